@@ -1,0 +1,121 @@
+//! Secrets: the provider's credential and a launch's placeholder.
+//!
+//! Neither type has `Debug`, `Display`, `Clone`, `PartialEq` or `Serialize`, and both are wiped when
+//! they are dropped. Each has one exit, named after what it is for.
+
+use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+/// The header that carries an API key.
+pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// What kind of credential the provider gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CredentialKind {
+    /// An API key, sent as `x-api-key`.
+    ApiKey,
+    /// An OAuth access token, sent as `Authorization: Bearer`, with the OAuth beta.
+    Oauth,
+}
+
+/// Why bytes cannot be a credential. Never holds the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCredential {
+    /// There are none.
+    #[error("it is empty")]
+    Empty,
+    /// It holds a byte that no header may carry, such as a newline inside.
+    #[error("it holds a byte that an HTTP header cannot carry")]
+    NotAHeader,
+}
+
+/// The provider's credential: the only thing here that is worth stealing.
+pub struct Credential {
+    kind: CredentialKind,
+    bytes: Zeroizing<Vec<u8>>,
+}
+
+impl Credential {
+    /// Takes the bytes over, without the white space around them.
+    ///
+    /// # Errors
+    /// When nothing is left, or a header could not carry what is left.
+    pub fn new(kind: CredentialKind, bytes: Zeroizing<Vec<u8>>) -> Result<Self, BadCredential> {
+        let trimmed = Zeroizing::new(bytes.trim_ascii().to_vec());
+        if trimmed.is_empty() {
+            return Err(BadCredential::Empty);
+        }
+        if !trimmed.iter().all(|byte| (0x21..=0x7e).contains(byte)) {
+            return Err(BadCredential::NotAHeader);
+        }
+        Ok(Self {
+            kind,
+            bytes: trimmed,
+        })
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> CredentialKind {
+        self.kind
+    }
+
+    /// Sets the one header that carries the credential, marked sensitive.
+    pub fn apply(&self, headers: &mut HeaderMap) {
+        let (name, text) = match self.kind {
+            CredentialKind::ApiKey => (X_API_KEY, self.bytes.clone()),
+            CredentialKind::Oauth => (
+                AUTHORIZATION,
+                Zeroizing::new([b"Bearer ", self.bytes.as_slice()].concat()),
+            ),
+        };
+        // `new` admitted visible ASCII only, which every header value may hold.
+        if let Ok(mut value) = HeaderValue::from_bytes(&text) {
+            value.set_sensitive(true);
+            headers.insert(name, value);
+        }
+    }
+
+    /// The bytes, for finding them where they must not be and for handing them to a detached
+    /// session over a pipe.
+    pub fn expose(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// The worthless key that one launch's clients show instead of the real one.
+pub struct Placeholder {
+    text: Zeroizing<String>,
+}
+
+impl Placeholder {
+    /// 256 random bits, as `lp-` and 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// When the operating system gives no random bytes.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        use std::fmt::Write as _;
+
+        let mut random = Zeroizing::new([0u8; 32]);
+        getrandom::fill(random.as_mut())?;
+        let mut text = Zeroizing::new(String::with_capacity(3 + 64));
+        text.push_str("lp-");
+        for byte in random.iter() {
+            // Writing to a string cannot fail.
+            let _written = write!(text, "{byte:02x}");
+        }
+        Ok(Self { text })
+    }
+
+    /// Whether a client showed this placeholder; takes the same time whatever it showed.
+    pub fn matches(&self, shown: &[u8]) -> bool {
+        self.text.as_bytes().ct_eq(shown).into()
+    }
+
+    /// The text, for the agent's environment and settings file.
+    pub fn expose(&self) -> &str {
+        &self.text
+    }
+}
