@@ -3,11 +3,16 @@
 //! `ARCHITECTURE.md` has the picture; each module's first lines say what it is for.
 
 pub mod cap;
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod escape;
 pub mod id;
 pub mod ledger;
 pub mod money;
 pub mod pricing;
 pub mod proxy;
+pub mod report;
 pub mod secret;
+pub mod table;
 pub mod usage;
