@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Installs what a fresh Debian machine lacks, once, and says so. As a normal user it says what to
+# install instead.
+#
+#   setup.sh build | demo | clients | bench
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# The versions that the tests were made with. Another one is a change to be looked at.
+CLAUDE_CODE=2.1.332
+ANTHROPIC_TS=1.14.0
+ANTHROPIC_PY=2.14.0
+LITELLM=1.110.2
+
+RUST_NEEDED=1.95
+CLIENTS=target/clients
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# Package servers hiccup; three tries, then the error stands.
+retry() {
+    local try
+    for try in 1 2 3; do
+        "$@" && return 0
+        [ "$try" = 3 ] || { say "'$1' failed, once more in 5 s"; sleep 5; }
+    done
+    return 1
+}
+
+# apt_need COMMAND PACKAGE: makes COMMAND available.
+apt_need() {
+    command -v "$1" >/dev/null 2>&1 && return 0
+    [ "$(id -u)" = 0 ] || fail "'$1' is missing: install the package $2 (apt-get install $2)"
+    command -v apt-get >/dev/null 2>&1 || fail "'$1' is missing: install it with your package manager"
+    say "installing $2"
+    if [ ! -e /var/lib/apt/lists/lock ] || ! apt-cache show "$2" >/dev/null 2>&1; then
+        retry apt-get update -qq >&2
+    fi
+    DEBIAN_FRONTEND=noninteractive retry apt-get install -y -qq --no-install-recommends "$2" >/dev/null
+}
+
+build() {
+    apt_need cc gcc
+    [ -e /usr/include/stdio.h ] || apt_need no-libc-headers libc6-dev
+    command -v cargo >/dev/null 2>&1 || fail "cargo is missing: install Rust $RUST_NEEDED or newer (rustup)"
+    local have
+    have=$(rustc --version | cut -d' ' -f2)
+    [ "$(printf '%s\n%s\n' "$RUST_NEEDED" "$have" | sort -V | head -n 1)" = "$RUST_NEEDED" ] ||
+        fail "Rust $have is too old: $RUST_NEEDED or newer is needed"
+    retry cargo fetch --quiet --locked
+}
+
+# npm_need FOLDER PACKAGE VERSION: puts exactly that version under target/clients.
+npm_need() {
+    local manifest=$CLIENTS/node_modules/$1/package.json
+    if [ -e "$manifest" ] && grep -q "\"version\": \"$2\"" "$manifest"; then
+        return 0
+    fi
+    say "installing $1 $2 into $CLIENTS"
+    mkdir -p "$CLIENTS"
+    [ -e "$CLIENTS/package.json" ] || printf '{"private": true}\n' > "$CLIENTS/package.json"
+    retry npm install --prefix "$CLIENTS" --silent --no-audit --no-fund --save-exact --no-package-lock \
+        "$1@$2" >&2
+}
+
+claude_code() {
+    npm_need @anthropic-ai/claude-code "$CLAUDE_CODE"
+    # Some versions of npm leave install scripts out; this one only links the binary.
+    if ! DISABLE_AUTOUPDATER=1 "$CLIENTS/node_modules/.bin/claude" --version >/dev/null 2>&1; then
+        (cd "$CLIENTS/node_modules/@anthropic-ai/claude-code" && node install.cjs >/dev/null)
+    fi
+}
+
+python_package() {
+    local venv=$CLIENTS/$1 package=$2 version=$3
+    "$venv/bin/pip" show "$package" 2>/dev/null | grep -qx "Version: $version" && return 0
+    apt_need python3 python3
+    python3 -c 'import ensurepip' 2>/dev/null || apt_need no-ensurepip python3-venv
+    say "installing $package $version into $venv"
+    [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
+    retry "$venv/bin/pip" install --quiet --disable-pip-version-check "$package==$version"
+}
+
+case "${1:-}" in
+build) build ;;
+demo)
+    build
+    if command -v npm >/dev/null 2>&1; then
+        claude_code
+    else
+        say "npm is not here: the demo uses its small scripted agent instead of Claude Code"
+    fi
+    ;;
+clients)
+    build
+    apt_need npm npm
+    apt_need tmux tmux
+    claude_code
+    npm_need @anthropic-ai/sdk "$ANTHROPIC_TS"
+    python_package venv anthropic "$ANTHROPIC_PY"
+    ;;
+bench)
+    build
+    apt_need nginx nginx-light
+    apt_need wrk wrk
+    python_package venv-litellm 'litellm[proxy]' "$LITELLM"
+    ;;
+*) fail "usage: setup.sh build | demo | clients | bench" ;;
+esac

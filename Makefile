@@ -1,0 +1,39 @@
+# Everything a developer runs by name. Each target sets up what it needs; see CONTRIBUTING.md.
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check clients soak bench release
+
+help: ## What there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: ## Install what a fresh Debian machine lacks (as root; else says what)
+	@.ci/setup.sh build
+
+demo: ## A session with a real agent CLI, a receipt, and a cap that is too small
+	@.ci/setup.sh demo
+	@.ci/demo.sh
+
+test: ## The whole suite, doc tests too
+	@.ci/setup.sh build
+	@.ci/test.sh
+
+clients: ## Real clients through labproxy: Claude Code, the Python and TypeScript SDKs
+	@.ci/setup.sh clients
+	@.ci/clients.sh
+
+check: ## Format, lints, documentation
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
+
+soak: ## The long runs: 1,000 kills under load
+	LABPROXY_SOAK=1 cargo test --test crash -- --nocapture
+
+bench: ## Speed beside a minimal proxy, nginx and LiteLLM's proxy
+	@.ci/setup.sh bench
+	cargo bench
+
+release: ## An optimised binary with completions and man page in target/dist
+	cargo build --release
+	@.ci/dist.sh
