@@ -14,5 +14,6 @@ pub mod pricing;
 pub mod proxy;
 pub mod report;
 pub mod secret;
+pub mod session;
 pub mod table;
 pub mod usage;
