@@ -1,8 +1,16 @@
 //! The metering proxy: swaps the placeholder for the real credential, lets priceable calls through,
 //! prices every response.
 
+mod address;
+mod auth;
+mod connect;
 pub mod credential;
+mod decode;
 pub mod gate;
+mod leak;
+mod stream;
+mod tasks;
+mod upstream;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,6 +81,12 @@ pub struct Counters {
 /// Why a proxy cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxySetupError {
+    /// The upstream's URL, its proxy's URL or TLS itself cannot be used.
+    #[error("{what}")]
+    Upstream {
+        /// Why.
+        what: String,
+    },
     /// The CA file cannot be used.
     #[error("{path}: {what}")]
     CaFile {
