@@ -1,9 +1,25 @@
 //! The gate: which bodies may be sent, and what they may cost at most.
+//!
+//! A body is read once into a tape of spans ([`json`]), walked along a closed schema that says what
+//! every key, type and value does to the price, and becomes an [`Intent`] or a [`GateRefusal`].
 
+mod bound;
+mod edit;
+pub mod json;
+mod scan;
+mod schema;
+mod walk;
+
+use std::collections::HashMap;
 use std::ops::Range;
 
-use crate::cap::HoldTerms;
-use crate::pricing::{HoldRates, WriteBound};
+pub use bound::{COUNT_SLACK, EXPECTED_OUTPUT};
+pub use edit::{apply, count_body};
+
+use crate::pricing::WriteBound;
+
+use json::{Tape, Value, shown};
+use walk::Facts;
 
 /// What an operator opened; everything else that is priced is refused by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,8 +66,11 @@ pub struct Intent {
     pub prompt_bound: Option<u64>,
     /// Whether `count_tokens` may lower the bound.
     pub countable: bool,
-    /// The body of a `count_tokens` call for this request: that endpoint's keys only.
-    pub count_body: Vec<u8>,
+    /// Why only the window bounds it, where that is so; for a message.
+    pub window_because: Option<String>,
+    /// The parts of the body that a `count_tokens` call takes: key and where the value stands. See
+    /// [`count_body`].
+    pub counted_parts: Vec<(&'static str, Range<usize>)>,
     /// Which cache writes it may cause.
     pub writes: WriteBound,
     /// A one-hour marker stands somewhere.
@@ -60,6 +79,8 @@ pub struct Intent {
     pub web_searches: u64,
     /// Tokens that searches may add to the prompt.
     pub web_search_tokens: u64,
+    /// Most times that the model reads the prompt: 1, and more with web search.
+    pub samplings: u64,
     /// Compaction is on: one more window and one more `max_tokens`.
     pub compaction: bool,
     /// Bytes to splice into the body before it is sent, in order of position.
@@ -73,26 +94,6 @@ pub struct Splice {
     pub at: Range<usize>,
     /// What stands there instead.
     pub with: Vec<u8>,
-}
-
-impl Intent {
-    /// Hold terms from the body's own bound.
-    pub fn hold_terms(&self, rates: &HoldRates) -> HoldTerms {
-        let _ = rates;
-        todo!()
-    }
-
-    /// Hold terms when `count_tokens` said `counted`: × 1.02 + 512.
-    pub fn counted_terms(&self, rates: &HoldRates, counted: u64) -> HoldTerms {
-        let _ = (rates, counted);
-        todo!()
-    }
-
-    /// Expected cost, for `on_cap = "soft"`.
-    pub fn expected_terms(&self, rates: &HoldRates, body_bytes: usize) -> HoldTerms {
-        let _ = (rates, body_bytes);
-        todo!()
-    }
 }
 
 /// Why a body is refused.
@@ -116,20 +117,116 @@ pub enum GateRefusal {
     },
 }
 
+/// Slack of every prompt: roles and scaffolding, and the dearest hidden prompt for tool use (804).
+const PROMPT_SLACK: u64 = 2_048 + 804;
+
+/// Longest model id that is looked up.
+const LONGEST_MODEL: usize = 128;
+
 /// Judges the body of `POST /v1/messages`.
 ///
 /// # Errors
 /// The first reason to refuse it.
 pub fn check_messages(body: &[u8], policy: &GatePolicy) -> Result<Intent, GateRefusal> {
-    let _ = (body, policy);
-    todo!()
+    let tape = parse(body)?;
+    let facts = walk::walk(&tape, schema::REQUEST, policy)?;
+    let model = required(&facts)?;
+    let Some(written) = facts.max_tokens else {
+        return Err(GateRefusal::Malformed("max_tokens is missing".to_owned()));
+    };
+    Ok(Intent {
+        model,
+        max_tokens: written.plain_integer().unwrap_or(u64::MAX),
+        max_tokens_at: written.span(),
+        stream: facts.stream,
+        thinking_budget: facts.thinking_budget,
+        thinking: facts.thinking,
+        prompt_bound: match facts.window {
+            Some(_) => None,
+            None => Some(prompt_bound(body, &facts)),
+        },
+        countable: !facts.uncountable,
+        window_because: facts.window,
+        counted_parts: facts
+            .counted
+            .iter()
+            .map(|(name, value)| (*name, value.span()))
+            .collect(),
+        writes: facts.writes,
+        one_hour_asked: facts.writes == WriteBound::OneHour,
+        web_searches: facts.web_searches,
+        web_search_tokens: facts.web_search_tokens,
+        samplings: facts.samplings,
+        compaction: facts.compaction,
+        splices: facts.splices,
+    })
 }
 
-/// Judges the body of `POST /v1/messages/count_tokens`.
+/// Judges the body of `POST /v1/messages/count_tokens`: the same schema, without `max_tokens`.
 ///
 /// # Errors
 /// The first reason to refuse it.
 pub fn check_count_tokens(body: &[u8], policy: &GatePolicy) -> Result<(), GateRefusal> {
-    let _ = (body, policy);
-    todo!()
+    let tape = parse(body)?;
+    let facts = walk::walk(&tape, schema::REQUEST, policy)?;
+    required(&facts).map(drop)
+}
+
+fn parse(body: &[u8]) -> Result<Tape<'_>, GateRefusal> {
+    Tape::parse(body)
+        .map_err(|error| GateRefusal::Malformed(format!("the body is not strict JSON: {error}")))
+}
+
+/// The model's id; the parts that every request has must be there.
+fn required(facts: &Facts<'_>) -> Result<String, GateRefusal> {
+    let missing = |key: &str| GateRefusal::Malformed(format!("{key} is missing"));
+    let model = facts
+        .model
+        .and_then(Value::string)
+        .ok_or_else(|| missing("model"))?;
+    if !facts.messages {
+        return Err(missing("messages"));
+    }
+    let odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"-._:@/".contains(&byte);
+    if model.is_empty() || model.len() > LONGEST_MODEL || model.bytes().any(odd) {
+        return Err(GateRefusal::Feature {
+            what: format!("model '{}'", shown(&model)),
+            why: "no model id looks like this, so it has no price".to_owned(),
+            remedy: "ask for an id of `labproxy pricing show`".to_owned(),
+        });
+    }
+    Ok(model.into_owned())
+}
+
+/// Most tokens that the prompt can have: one for each byte, and what is not in the bytes.
+fn prompt_bound(body: &[u8], facts: &Facts<'_>) -> u64 {
+    let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    bytes
+        .saturating_add(facts.tokens)
+        .saturating_add(expanded(facts))
+        .saturating_add(PROMPT_SLACK)
+}
+
+/// Tokens of the definitions that references repeat. A name that no tool has counts as the largest
+/// tool.
+fn expanded(facts: &Facts<'_>) -> u64 {
+    if facts.references.is_empty() {
+        return 0;
+    }
+    let mut largest = 0;
+    let mut costs: HashMap<_, u64> = HashMap::new();
+    for (name, cost) in &facts.tools {
+        largest = largest.max(*cost);
+        if let Some(name) = name.and_then(Value::string) {
+            let most = costs.entry(name).or_default();
+            *most = (*most).max(*cost);
+        }
+    }
+    facts.references.iter().fold(0, |sum: u64, name| {
+        let cost = name
+            .and_then(Value::string)
+            .and_then(|name| costs.get(&name).copied())
+            .unwrap_or(largest);
+        sum.saturating_add(cost)
+    })
 }
