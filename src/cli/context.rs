@@ -1,9 +1,10 @@
 //! What every command works with.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::{SharedClock, SystemClock};
-use crate::config::{Config, Environment, Paths};
+use crate::config::{self, Config, Environment, Flag, Layers, Paths};
 use crate::report::Failure;
 use crate::table::Style;
 
@@ -38,14 +39,20 @@ impl Context {
         self.config_with(&[])
     }
 
-    /// The configuration with a command's own flags on top: key as in a file, flag, value, such as
-    /// `("session.cap_usd", "--cap", "2")`.
+    /// The configuration with a command's own flags on top.
     ///
     /// # Errors
     /// All that is wrong in all layers, flags included, at once.
-    pub fn config_with(&self, flags: &[(&str, &str, &str)]) -> Result<Config, Failure> {
-        let _ = (&self.global, flags);
-        todo!()
+    pub fn config_with(&self, flags: &[Flag<'_>]) -> Result<Config, Failure> {
+        let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+        config::load(&Layers {
+            environment: &self.environment,
+            paths: &self.paths()?,
+            directory: &directory,
+            given: self.global.config.as_deref(),
+            flags,
+        })
+        .map_err(|problems| config::problem::failure(&problems))
     }
 
     /// Where things are kept.

@@ -1,10 +1,10 @@
 //! The command line: what can be asked, and who answers.
 
-mod config;
+pub mod config;
 mod context;
-mod ledger;
-mod pricing;
-mod session;
+pub mod ledger;
+pub mod pricing;
+pub mod session;
 
 pub use context::Context;
 

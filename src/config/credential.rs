@@ -10,6 +10,64 @@ use crate::proxy::credential::CredentialSource;
 use crate::report::Failure;
 use crate::secret::{Credential, CredentialKind};
 
+/// Scheme, host and port of a URL, in one spelling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(String);
+
+impl Origin {
+    /// The origin of a URL, with the port written out.
+    pub fn of(url: &http::Uri) -> Self {
+        let scheme = url.scheme_str().unwrap_or_default().to_ascii_lowercase();
+        let host = url.host().unwrap_or_default().to_ascii_lowercase();
+        let port = url
+            .port_u16()
+            .unwrap_or(if scheme == "http" { 80 } else { 443 });
+        Self(format!("{scheme}://{host}:{port}"))
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where a credential is, as it was written; never the credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialReference {
+    /// In a variable of labproxy's own environment.
+    Env {
+        /// Its kind.
+        kind: CredentialKind,
+        /// The variable's name.
+        name: String,
+    },
+    /// In a file.
+    File {
+        /// Its kind.
+        kind: CredentialKind,
+        /// The file.
+        path: PathBuf,
+    },
+    /// Printed by a command.
+    Command {
+        /// Its kind.
+        kind: CredentialKind,
+        /// Program and arguments.
+        argv: Vec<String>,
+    },
+}
+
+impl From<CredentialReference> for CredentialChoice {
+    fn from(reference: CredentialReference) -> Self {
+        match reference {
+            CredentialReference::Env { kind, name } => Self::Env { kind, name },
+            CredentialReference::File { kind, path } => Self::File { kind, path },
+            CredentialReference::Command { kind, argv } => Self::Command { kind, argv },
+        }
+    }
+}
+
 /// The credential that was configured for the upstream in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialChoice {

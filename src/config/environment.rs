@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// The environment: the process's own, or a fixed one for tests.
 #[derive(Clone, Debug)]
@@ -26,7 +27,25 @@ impl Environment {
         self.get(name).is_some_and(|value| !value.is_empty())
     }
 
-    /// Every variable, in no particular order.
+    /// The home directory that the user's account names, for when `HOME` does not.
+    pub fn account_home(&self) -> Option<PathBuf> {
+        match self {
+            Self::Process => {
+                directories::BaseDirs::new().map(|directories| directories.home_dir().to_owned())
+            }
+            Self::Fixed(_) => None,
+        }
+    }
+
+    /// The name of every variable, in no particular order; no value is kept.
+    pub fn names(&self) -> Vec<OsString> {
+        match self {
+            Self::Process => std::env::vars_os().map(|(name, _)| name).collect(),
+            Self::Fixed(variables) => variables.keys().map(OsString::from).collect(),
+        }
+    }
+
+    /// Every variable, in no particular order: for building a child's environment.
     pub fn all(&self) -> Vec<(OsString, OsString)> {
         match self {
             Self::Process => std::env::vars_os().collect(),

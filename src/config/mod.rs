@@ -5,8 +5,16 @@
 
 pub mod credential;
 pub mod environment;
+pub mod file;
+pub mod key;
+pub mod layer;
+pub mod load;
 pub mod paths;
+pub mod problem;
 pub mod source;
+pub mod tighten;
+pub mod trust;
+pub mod value;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +26,10 @@ use crate::proxy::{OnClientGone, ProxySettings, UpstreamSettings};
 
 pub use credential::CredentialChoice;
 pub use environment::Environment;
+pub use key::Key;
+pub use load::{Flag, Layers, load};
 pub use paths::Paths;
+pub use problem::Problem;
 pub use source::{Source, Sourced};
 
 /// Everything that was configured, resolved, each value with where it came from.

@@ -1,0 +1,202 @@
+//! Reading a configuration file: a bounded, plain file, and every key in it.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Problem;
+use super::key::{Key, did_you_mean};
+use super::layer::Layer;
+use super::source::Source;
+use super::value::{Place, Written};
+
+/// Largest configuration file: a thousand times what a long one holds.
+const MAX_FILE: u64 = 1024 * 1024;
+
+/// The text of a configuration file.
+#[derive(Clone, Debug)]
+pub struct SettingsFile {
+    /// The file as the user would name it.
+    pub shown: PathBuf,
+    /// What it holds.
+    pub text: String,
+}
+
+/// Why a configuration file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It is not there.
+    #[error("there is no such file")]
+    Missing,
+    /// It cannot be opened or read.
+    #[error("cannot be read: {0}")]
+    Io(#[source] io::Error),
+    /// It is a directory, a pipe, a device.
+    #[error("is not a plain file")]
+    NotPlain,
+    /// Any user of this machine could change it, or another user owns it.
+    #[error("can be changed by other users; it decides which commands run: chmod o-w, chown")]
+    Writable,
+    /// It is longer than any configuration.
+    #[error("is larger than {MAX_FILE} bytes")]
+    TooLarge,
+    /// It is not UTF-8.
+    #[error("is not UTF-8 text")]
+    NotText,
+}
+
+/// Whose hands a file may have been in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It must be the user's (or root's) and not writable by everybody.
+    User,
+    /// Anybody's: what it may say is judged otherwise.
+    Anybody,
+}
+
+/// Reads a whole file, never waiting for a pipe that somebody put in its place.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, FileError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
+        rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => FileError::Missing,
+        error => FileError::Io(error.into()),
+    })?;
+    let mut file = File::from(opened);
+    let about = file.metadata().map_err(FileError::Io)?;
+    if !about.is_file() {
+        return Err(FileError::NotPlain);
+    }
+    if owner == Owner::User && !only_ours(&about) {
+        return Err(FileError::Writable);
+    }
+    let mut bytes = Vec::new();
+    let limited = file.by_ref().take(MAX_FILE + 1);
+    { limited }.read_to_end(&mut bytes).map_err(FileError::Io)?;
+    if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {
+        return Err(FileError::TooLarge);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| FileError::NotText)?;
+    Ok(SettingsFile {
+        shown: shown.to_owned(),
+        text,
+    })
+}
+
+fn only_ours(about: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let ours = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
+    ours && about.mode() & 0o002 == 0
+}
+
+impl SettingsFile {
+    /// Reads every setting in the file; adds a problem for each that is wrong.
+    pub fn layer(&self, place: Place<'_>, problems: &mut Vec<Problem>) -> Layer {
+        self.layer_from(place, problems, |file, at| file.source(at))
+    }
+
+    /// The same for the text that is built in.
+    pub fn default_layer(&self, place: Place<'_>, problems: &mut Vec<Problem>) -> Layer {
+        self.layer_from(place, problems, |_, _| Source::Default)
+    }
+
+    fn layer_from(
+        &self,
+        place: Place<'_>,
+        problems: &mut Vec<Problem>,
+        source_of: fn(&Self, Range<usize>) -> Source,
+    ) -> Layer {
+        let (table, errors) = DeTable::parse_recoverable(&self.text);
+        let mut walk = Walk {
+            file: self,
+            place,
+            source_of,
+            layer: Layer::default(),
+            problems,
+        };
+        if errors.is_empty() {
+            walk.table("", table.get_ref());
+        }
+        for error in errors {
+            let at = error.span().unwrap_or(0..0);
+            // The message alone: the error's own Display quotes the line, which may hold a secret.
+            walk.problem(at, format!("not TOML: {}", error.message()));
+        }
+        walk.layer
+    }
+
+    /// Where in the file a byte stands.
+    fn source(&self, at: Range<usize>) -> Source {
+        let before = self.text.bytes().take(at.start);
+        Source::File {
+            path: self.shown.clone(),
+            line: before.filter(|byte| *byte == b'\n').count() + 1,
+        }
+    }
+}
+
+struct Walk<'a> {
+    file: &'a SettingsFile,
+    place: Place<'a>,
+    source_of: fn(&SettingsFile, Range<usize>) -> Source,
+    layer: Layer,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, at: Range<usize>, what: String) {
+        self.problems.push(Problem::new(self.file.source(at), what));
+    }
+
+    fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let path = format!("{prefix}{}", name.get_ref());
+            let inner = format!("{path}.");
+            if let Some(key) = Key::of_name(&path) {
+                self.setting(key, value);
+            } else if !Key::ALL.iter().any(|key| key.name().starts_with(&inner)) {
+                let what = unknown(prefix, name.get_ref());
+                self.problem(name.span(), what);
+            } else if let DeValue::Table(table) = value.get_ref() {
+                self.table(&inner, table);
+            } else {
+                self.problem(value.span(), format!("{path}: expected a table [{path}]"));
+            }
+        }
+    }
+
+    fn setting(&mut self, key: Key, value: &Spanned<DeValue<'_>>) {
+        let source = (self.source_of)(self.file, value.span());
+        let set = self
+            .layer
+            .set(key, Written::Toml(value), self.place, source);
+        for fault in set.err().into_iter().flatten() {
+            let at = fault.at.unwrap_or_else(|| value.span());
+            self.problem(at, format!("{key}: {}", fault.what));
+        }
+    }
+}
+
+/// The text for a key that means nothing, with those at the same place that it is like.
+fn unknown(prefix: &str, name: &str) -> String {
+    let siblings: Vec<&str> = Key::ALL
+        .iter()
+        .filter_map(|key| key.name().strip_prefix(prefix))
+        .filter_map(|rest| rest.split('.').next())
+        .collect();
+    let mut once = siblings;
+    once.dedup();
+    let what = if prefix.is_empty() { "section" } else { "key" };
+    format!(
+        "unknown {what} '{prefix}{name}'{}",
+        did_you_mean(name, once)
+    )
+}

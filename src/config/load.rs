@@ -1,0 +1,333 @@
+//! Loading: every layer read, judged and folded, every problem collected.
+
+use std::path::{Path, PathBuf};
+
+use super::credential::{CredentialChoice, Origin};
+use super::file::{self, FileError, Owner, SettingsFile};
+use super::key::{Key, VARIABLE_PREFIX, nearest};
+use super::layer::{BoundCredential, Layer, Setting};
+use super::source::{Source, Sourced};
+use super::tighten::tighten;
+use super::value::{Place, Written};
+use super::{
+    AgentConfig, Config, Environment, GateConfig, LimitsConfig, Paths, PricingConfig, Problem,
+    SessionConfig, UpstreamConfig, trust,
+};
+
+/// The file of a working directory.
+pub const WORKING_FILE: &str = "labproxy.toml";
+
+/// Variables of that prefix are told to audit tools; they configure nothing.
+const AUDIT_PREFIX: &str = "LABPROXY_AUDIT_";
+
+/// The filter of messages on stderr, such as `debug` or `labproxy::proxy=trace`.
+pub const LOG_VARIABLE: &str = "LABPROXY_LOG";
+
+/// A setting that a flag makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Flag<'a> {
+    /// The setting.
+    pub key: Key,
+    /// The flag, such as `--cap`.
+    pub name: &'a str,
+    /// Its value as the user wrote it.
+    pub value: &'a str,
+}
+
+/// Where the layers are.
+#[derive(Clone, Debug)]
+pub struct Layers<'a> {
+    /// The environment.
+    pub environment: &'a Environment,
+    /// The user's directories.
+    pub paths: &'a Paths,
+    /// The directory that labproxy was started in.
+    pub directory: &'a Path,
+    /// The file of `--config`, read in place of `./labproxy.toml`.
+    pub given: Option<&'a Path>,
+    /// The settings of flags.
+    pub flags: &'a [Flag<'a>],
+}
+
+/// Reads all layers and folds them.
+///
+/// # Errors
+/// Everything that is wrong in any layer.
+pub fn load(layers: &Layers<'_>) -> Result<Config, Vec<Problem>> {
+    let home = layers.paths.home();
+    let mut loader = Loader {
+        layers,
+        home,
+        problems: Vec::new(),
+    };
+    let folded = loader.defaults().under(loader.user_file());
+    let upper = match layers.given {
+        Some(given) => loader.given_file(given),
+        None => loader.working_file(&folded),
+    };
+    let folded = folded
+        .under(upper)
+        .under(loader.variables())
+        .under(loader.flags());
+    let config = resolve(folded, &mut loader.problems);
+    match config {
+        Some(config) if loader.problems.is_empty() => Ok(config),
+        _ => Err(loader.problems),
+    }
+}
+
+struct Loader<'a> {
+    layers: &'a Layers<'a>,
+    home: Option<&'a Path>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Loader<'a> {
+    fn place(&self, directory: &'a Path) -> Place<'a> {
+        Place {
+            directory,
+            home: self.home,
+        }
+    }
+
+    fn defaults(&mut self) -> Layer {
+        let built_in = SettingsFile {
+            shown: PathBuf::from("built-in defaults"),
+            text: include_str!("defaults.toml").to_owned(),
+        };
+        let place = self.place(Path::new("/"));
+        built_in.default_layer(place, &mut self.problems)
+    }
+
+    fn unreadable(&mut self, shown: &Path, error: &FileError) {
+        let source = Source::File {
+            path: shown.to_owned(),
+            line: 1,
+        };
+        self.problems.push(Problem::new(source, error.to_string()));
+    }
+
+    fn user_file(&mut self) -> Layer {
+        let path = self.layers.paths.user_config();
+        match file::read(&path, &path, Owner::User) {
+            Ok(file) => {
+                let directory = self.layers.paths.config();
+                file.layer(self.place(directory), &mut self.problems)
+            }
+            Err(FileError::Missing) => Layer::default(),
+            Err(error) => {
+                self.unreadable(&path, &error);
+                Layer::default()
+            }
+        }
+    }
+
+    /// The file that the user named is theirs to answer for.
+    fn given_file(&mut self, given: &Path) -> Layer {
+        let path = self.layers.directory.join(given);
+        match file::read(&path, given, Owner::Anybody) {
+            Ok(file) => {
+                let directory = path.parent().unwrap_or(Path::new("/"));
+                let place = Place {
+                    directory,
+                    home: self.home,
+                };
+                file.layer(place, &mut self.problems)
+            }
+            Err(error) => {
+                self.unreadable(given, &error);
+                Layer::default()
+            }
+        }
+    }
+
+    /// TRUST: the file may be an agent's work. It may only tighten, unless the user trusts exactly
+    /// these bytes.
+    fn working_file(&mut self, below: &Layer) -> Layer {
+        let path = self.layers.directory.join(WORKING_FILE);
+        let shown = Path::new(WORKING_FILE);
+        let file = match file::read(&path, shown, Owner::Anybody) {
+            Ok(file) => file,
+            Err(FileError::Missing) => return Layer::default(),
+            Err(error) => {
+                self.unreadable(shown, &error);
+                return Layer::default();
+            }
+        };
+        let layer = file.layer(self.place(self.layers.directory), &mut self.problems);
+        match trust::is_trusted(self.layers.paths, &file.text) {
+            Ok(true) => layer,
+            Ok(false) => {
+                let remedy = format!(
+                    "set it in {}, or trust this file: labproxy config trust ./{WORKING_FILE}",
+                    self.layers.paths.user_config().display()
+                );
+                tighten(below, layer, &remedy, &mut self.problems)
+            }
+            Err(error) => {
+                self.unreadable(&self.layers.paths.trusted(), &FileError::Io(error));
+                Layer::default()
+            }
+        }
+    }
+
+    fn variables(&mut self) -> Layer {
+        let mut layer = Layer::default();
+        let mut names = self.layers.environment.names();
+        names.sort();
+        for name in names {
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            if !name.starts_with(VARIABLE_PREFIX)
+                || name.starts_with(AUDIT_PREFIX)
+                || name == LOG_VARIABLE
+            {
+                continue;
+            }
+            let source = Source::Variable(name.to_owned());
+            let Some(key) = Key::of_variable(name) else {
+                self.problems
+                    .push(Problem::new(source, unknown_variable(name)));
+                continue;
+            };
+            let value = self.layers.environment.get(name).unwrap_or_default();
+            match value.to_str() {
+                Some(text) => self.set(&mut layer, key, text, source),
+                None => self
+                    .problems
+                    .push(Problem::new(source, "is not UTF-8 text")),
+            }
+        }
+        layer
+    }
+
+    fn flags(&mut self) -> Layer {
+        let mut layer = Layer::default();
+        for flag in self.layers.flags {
+            let source = Source::Flag(flag.name.to_owned());
+            self.set(&mut layer, flag.key, flag.value, source);
+        }
+        layer
+    }
+
+    fn set(&mut self, layer: &mut Layer, key: Key, text: &str, source: Source) {
+        let place = self.place(self.layers.directory);
+        let set = layer.set(key, Written::Text(text), place, source.clone());
+        for fault in set.err().into_iter().flatten() {
+            self.problems.push(Problem::new(source.clone(), fault.what));
+        }
+    }
+}
+
+fn unknown_variable(name: &str) -> String {
+    let known: Vec<String> = Key::ALL.iter().map(|key| key.variable()).collect();
+    let like = nearest(name, known.iter().map(String::as_str));
+    if like.is_empty() {
+        "no setting has this name; labproxy config show lists all settings".to_owned()
+    } else {
+        format!(
+            "no setting has this name; the nearest are {}",
+            like.join(", ")
+        )
+    }
+}
+
+/// Makes the configuration of the folded layers; `None` when a value is missing, which is then
+/// among the problems.
+fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
+    let Layer {
+        session_cap_usd,
+        session_on_cap,
+        session_lease,
+        session_wait,
+        session_on_client_gone,
+        session_pass_env,
+        limits_daily_usd,
+        limits_max_connections,
+        upstream_base_url,
+        upstream_credential,
+        upstream_allow_private,
+        upstream_proxy,
+        upstream_ca_file,
+        pricing_file,
+        pricing_allow_stale,
+        gate_accept,
+        gate_web_search,
+        gate_compaction,
+        gate_remote_content,
+        gate_known_usage,
+        gate_strict_bound,
+        agent_binary,
+    } = folded;
+    let mut need = Need { problems };
+    let base_url = need.set(Key::UpstreamBaseUrl, upstream_base_url);
+    let credential = need.set(Key::UpstreamCredential, upstream_credential);
+    let session = SessionConfig {
+        cap_usd: session_cap_usd,
+        on_cap: need.set(Key::SessionOnCap, session_on_cap)?,
+        lease: need.set(Key::SessionLease, session_lease)?,
+        wait: need.set(Key::SessionWait, session_wait)?,
+        on_client_gone: need.set(Key::SessionOnClientGone, session_on_client_gone)?,
+        pass_env: need.set(Key::SessionPassEnv, session_pass_env)?,
+    };
+    let base_url = base_url?;
+    let upstream = UpstreamConfig {
+        credential: choose(credential?, &base_url.value),
+        base_url,
+        allow_private: need.set(Key::UpstreamAllowPrivate, upstream_allow_private)?,
+        proxy: upstream_proxy,
+        ca_file: upstream_ca_file,
+    };
+    Some(Config {
+        session,
+        limits: LimitsConfig {
+            daily_usd: limits_daily_usd,
+            max_connections: need.set(Key::LimitsMaxConnections, limits_max_connections)?,
+        },
+        upstream,
+        pricing: PricingConfig {
+            file: pricing_file,
+            allow_stale: need.set(Key::PricingAllowStale, pricing_allow_stale)?,
+        },
+        gate: GateConfig {
+            accept: need.set(Key::GateAccept, gate_accept)?,
+            web_search: need.set(Key::GateWebSearch, gate_web_search)?,
+            compaction: need.set(Key::GateCompaction, gate_compaction)?,
+            remote_content: need.set(Key::GateRemoteContent, gate_remote_content)?,
+            known_usage: need.set(Key::GateKnownUsage, gate_known_usage)?,
+            strict_bound: need.set(Key::GateStrictBound, gate_strict_bound)?,
+        },
+        agent: AgentConfig {
+            binary: need.set(Key::AgentBinary, agent_binary)?,
+        },
+    })
+}
+
+struct Need<'a> {
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Need<'_> {
+    /// A setting that the built-in defaults always make.
+    fn set<T>(&mut self, key: Key, setting: Setting<T>) -> Setting<T> {
+        if setting.is_none() {
+            let missing = format!("{key}: there is no value");
+            self.problems.push(Problem::new(Source::Default, missing));
+        }
+        setting
+    }
+}
+
+/// The credential for an upstream: the one that was named for its origin, else a worthless one.
+fn choose(named: Sourced<BoundCredential>, upstream: &http::Uri) -> Sourced<CredentialChoice> {
+    let origin = Origin::of(upstream);
+    let choice = if named.value.origin.as_ref() == Some(&origin) {
+        named.value.reference.into()
+    } else {
+        CredentialChoice::Dummy {
+            origin: origin.to_string(),
+        }
+    };
+    Sourced::new(choice, named.source)
+}

@@ -1,0 +1,59 @@
+//! Which files of working directories the user trusts: by the hash of what they hold.
+
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use super::Paths;
+use crate::report::Failure;
+
+/// Most hashes that are read: far more than anybody confirms by hand.
+const MAX_TRUSTED: usize = 10_000;
+
+/// Digest of a configuration file's text, as 64 hexadecimal digits.
+pub fn digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Whether the user trusts a file that holds `text`. No list, no trust.
+///
+/// # Errors
+/// When there is a list and it cannot be read.
+pub fn is_trusted(paths: &Paths, text: &str) -> io::Result<bool> {
+    let list = match std::fs::read_to_string(paths.trusted()) {
+        Ok(list) => list,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    let wanted = digest(text);
+    Ok(list
+        .lines()
+        .take(MAX_TRUSTED)
+        .any(|line| line.split(' ').next() == Some(wanted.as_str())))
+}
+
+/// Adds a file's text to what the user trusts; the list stays readable by its owner only.
+///
+/// # Errors
+/// When the state directory cannot be trusted or written.
+pub fn trust(paths: &Paths, file: &Path, text: &str) -> Result<(), Failure> {
+    paths.prepare_state()?;
+    let list = paths.trusted();
+    let failed =
+        |error: io::Error| Failure::because(format!("cannot write {}", list.display()), &error);
+    if is_trusted(paths, text).map_err(failed)? {
+        return Ok(());
+    }
+    let before = match std::fs::read(&list) {
+        Ok(before) => before,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    // A temporary file is made with mode 0600.
+    let mut next = tempfile::NamedTempFile::new_in(paths.state()).map_err(failed)?;
+    let name = crate::escape::escape(file.as_os_str().as_encoded_bytes());
+    next.write_all(&before).map_err(failed)?;
+    writeln!(next, "{} {name}", digest(text)).map_err(failed)?;
+    next.as_file().sync_all().map_err(failed)?;
+    next.persist(&list).map_err(|error| failed(error.error))?;
+    Ok(())
+}
