@@ -71,6 +71,9 @@ impl Reply {
             }
             Scenario::WriteFile { name, .. } => Self::said(format!("{name} is written.")),
             Scenario::Bash(command) if done == 0 => bash(request, command, serial),
+            Scenario::Tool { name, input } if done == 0 => {
+                Self::calls("I use a tool.", vec![call(name, input, serial, 0)])
+            }
             Scenario::Steps(count) if done < *count => {
                 bash(request, &format!("echo step {done}"), serial)
             }

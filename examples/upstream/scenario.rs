@@ -12,7 +12,7 @@ const OPENING: &str = "[[scenario:";
 /// How it ends.
 const CLOSING: &str = "]]";
 /// The words that a scenario may begin with, for the error text.
-const KNOWN: &str = "plain, think, long TOKENS, write-file NAME [TOKENS], bash COMMAND, agents N, steps N, \
+const KNOWN: &str = "plain, think, long TOKENS, write-file NAME [TOKENS], bash COMMAND, tool NAME JSON, agents N, steps N, \
      slow MS, stall MS, late MS, bytes, refusal, no-usage, error STATUS [TIMES], sse-error, cut, \
      clean-end, reset, html-502";
 
@@ -35,6 +35,13 @@ pub(crate) enum Scenario {
     },
     /// The client's `Bash` tool runs this, then a closing text.
     Bash(String),
+    /// The client's tool of that name gets this input, then a closing text.
+    Tool {
+        /// The tool.
+        name: String,
+        /// Its input, a JSON object.
+        input: serde_json::Value,
+    },
     /// That many parallel calls of the client's `Agent` tool, then a closing text.
     Agents(u64),
     /// That many `Bash` turns, then a closing text.
@@ -115,6 +122,10 @@ impl FromStr for Scenario {
                 tokens: number(second)?,
             },
             "bash" if !rest.is_empty() => Self::Bash(rest.to_owned()),
+            "tool" if !first.is_empty() => Self::Tool {
+                name: first.to_owned(),
+                input: serde_json::from_str(second).map_err(|_| unknown())?,
+            },
             "agents" => Self::Agents(number(rest)?),
             "steps" => Self::Steps(number(rest)?),
             "slow" => Self::Slow(millis(rest)?),

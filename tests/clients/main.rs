@@ -1,0 +1,23 @@
+//! Real clients through a real `labproxy session start`, against the stand-in upstream: nothing of
+//! labproxy is replaced here.
+//!
+//! They need the pinned clients that `make clients` installs, so a plain `cargo test` leaves them
+//! out by name.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::as_conversions,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod claude;
+mod refusals;
+mod rig;
+mod sdks;
+#[path = "../../examples/upstream/standin.rs"]
+mod standin;
+mod terminal;

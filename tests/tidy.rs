@@ -1,0 +1,336 @@
+//! House rules that no lint knows: sizes, names, who may know whom, and documents that stay true.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::as_conversions,
+    missing_docs,
+    reason = "test code"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A longer file holds two things.
+const FILE_LINES_MAX: usize = 500;
+/// A longer function does not fit on a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 7] = [
+    "util", "utils", "helper", "helpers", "common", "misc", "manager",
+];
+/// Modules of `src`, from the ground up: each may name only itself and those before it.
+const LAYERS: [&str; 15] = [
+    "money", "id", "clock", "escape", "secret", "table", "report", "pricing", "usage", "ledger",
+    "cap", "proxy", "config", "session", "cli",
+];
+/// Modules whose code counts money: no floating point there.
+const MONEY: [&str; 6] = ["money", "pricing", "usage", "ledger", "cap", "proxy"];
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+impl Source {
+    /// The path from the top of the package, as `src/proxy/mod.rs`.
+    fn name(&self) -> String {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+        self.path.strip_prefix(top).unwrap().display().to_string()
+    }
+
+    /// `proxy` for `src/proxy/gate/mod.rs` and `src/proxy.rs`; nothing outside `src`.
+    fn module(&self) -> Option<String> {
+        let name = self.name();
+        let inside = name.strip_prefix("src/")?;
+        let first = inside.split('/').next()?;
+        Some(first.trim_end_matches(".rs").to_owned())
+    }
+
+    /// Lines of code before the first test module, without comments and text after `//`.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().enumerate();
+        lines
+            .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"))
+            .map(|(at, line)| (at + 1, line.split("//").next().unwrap()))
+    }
+}
+
+fn collect(folder: &Path, wanted: &dyn Fn(&Path) -> bool, found: &mut Vec<Source>) {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries {
+        let entry = entry.unwrap();
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            let name = entry.file_name();
+            if name != "target" && name != ".git" && name != "node_modules" {
+                collect(&path, wanted, found);
+            }
+        } else if wanted(&path)
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            found.push(Source { path, text });
+        }
+    }
+}
+
+fn files(folder: &str, wanted: &dyn Fn(&Path) -> bool) -> Vec<Source> {
+    let mut found = Vec::new();
+    collect(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join(folder),
+        wanted,
+        &mut found,
+    );
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    found
+}
+
+fn rust_files() -> Vec<Source> {
+    let is_rust = |path: &Path| path.extension().is_some_and(|ending| ending == "rs");
+    ["src", "tests", "examples", "benches", "fuzz"]
+        .into_iter()
+        .flat_map(|folder| files(folder, &is_rust))
+        .collect()
+}
+
+fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+/// No file of code is longer than 500 lines, and each begins by saying what it is.
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    let mut problems = Vec::new();
+    for source in rust_files() {
+        let lines = source.text.lines().count();
+        if lines > FILE_LINES_MAX {
+            problems.push(format!("{}: {lines} lines", source.name()));
+        }
+        if !source.text.starts_with("//!") && !source.name().starts_with("tests/ui/") {
+            problems.push(format!("{}: no `//!` first", source.name()));
+        }
+    }
+    assert_none(&problems);
+}
+
+/// No function is longer than 70 lines. Relies on the formatter: a function ends at the first
+/// closing brace that stands as far in as its `fn`.
+#[test]
+fn functions_fit_on_a_screen() {
+    let mut problems = Vec::new();
+    for source in rust_files() {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let Some(indent) = function_indent(line) else {
+                continue;
+            };
+            let end = format!("{}}}", " ".repeat(indent));
+            let length = lines[start..]
+                .iter()
+                .take_while(|line| {
+                    !line.ends_with(';') || line.len() - line.trim_start().len() > indent
+                })
+                .position(|line| *line == end);
+            if let Some(length) = length.filter(|length| *length >= FUNCTION_LINES_MAX) {
+                problems.push(format!(
+                    "{}:{}: {} lines",
+                    source.name(),
+                    start + 1,
+                    length + 1
+                ));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// How far in a function begins, when this line begins one.
+fn function_indent(line: &str) -> Option<usize> {
+    let code = line.trim_start();
+    let words = ["pub ", "pub(crate) ", "pub(super) ", "const ", "async "];
+    let mut rest = code;
+    while let Some(after) = words.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = after;
+    }
+    rest.starts_with("fn ").then(|| line.len() - code.len())
+}
+
+/// No file or folder of code has a name that says nothing.
+#[test]
+fn names_say_what_is_inside() {
+    let mut problems = Vec::new();
+    for source in rust_files() {
+        let name = source.name();
+        for part in name.split('/') {
+            if EMPTY_NAMES.contains(&part.trim_end_matches(".rs")) {
+                problems.push(format!("{name}: '{part}' says nothing"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// A module names only those below it, so that each can be read after those it stands on.
+#[test]
+fn modules_know_only_those_below_them() {
+    let mut problems = Vec::new();
+    for source in files("src", &|path| {
+        path.extension().is_some_and(|end| end == "rs")
+    }) {
+        let module = source.module().unwrap();
+        if module == "main" || module == "lib" {
+            continue;
+        }
+        let Some(rank) = LAYERS.iter().position(|layer| *layer == module) else {
+            problems.push(format!("src/{module}: has no place in LAYERS"));
+            continue;
+        };
+        for (at, line) in source.code() {
+            for named in line.split("crate::").skip(1) {
+                let named: String = named
+                    .chars()
+                    .take_while(|letter| letter.is_ascii_lowercase() || *letter == '_')
+                    .collect();
+                let above = LAYERS
+                    .iter()
+                    .position(|layer| *layer == named)
+                    .is_some_and(|other| other > rank);
+                if above {
+                    problems.push(format!("{}:{at}: {module} names {named}", source.name()));
+                }
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// Money is whole numbers: no floating-point type in the modules that count it.
+#[test]
+fn money_has_no_floats() {
+    let mut problems = Vec::new();
+    for source in rust_files() {
+        if !source
+            .module()
+            .is_some_and(|module| MONEY.contains(&module.as_str()))
+        {
+            continue;
+        }
+        for (at, line) in source.code() {
+            if line.contains("f64") || line.contains("f32") {
+                problems.push(format!("{}:{at}: {line}", source.name()));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// Some things have one place: the environment, the calendar, starting programs.
+#[test]
+fn one_place_for_environment_clock_and_programs() {
+    let places: [(&[&str], &[&str]); 3] = [
+        (&["env::var", "env::vars"], &["src/config/environment.rs"]),
+        (&["SystemTime::now", "Timestamp::now"], &["src/clock.rs"]),
+        (&["Command::new"], &["src/proxy/credential", "src/session/"]),
+    ];
+    let mut problems = Vec::new();
+    for source in files("src", &|path| {
+        path.extension().is_some_and(|end| end == "rs")
+    }) {
+        for (at, line) in source.code() {
+            for (calls, allowed) in places {
+                let called = calls.iter().any(|call| line.contains(call));
+                let name = source.name();
+                if called && !allowed.iter().any(|place| name.starts_with(place)) {
+                    problems.push(format!("{name}:{at}: {}", line.trim()));
+                }
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// Nothing here names a package server or the place where it was written.
+#[test]
+fn no_package_server_and_no_workplace_is_named() {
+    let banned = [
+        ["registry.", "npmjs"].concat(),
+        ["pypi", ".org"].concat(),
+        ["python", "hosted"].concat(),
+        ["static.", "crates.io"].concat(),
+        ["index.", "crates.io"].concat(),
+        ["deb.", "debian.org"].concat(),
+        ["/work/", "shared"].concat(),
+        ["/work/", "main"].concat(),
+        ["/tmp", "/h/"].concat(),
+    ];
+    let everything = files(".", &|path| {
+        path.file_name().is_some_and(|n| n != "Cargo.lock")
+    });
+    assert!(everything.len() > 20, "the walk finds the package's files");
+    let mut problems = Vec::new();
+    for source in everything {
+        for (at, line) in source.text.lines().enumerate() {
+            if banned.iter().any(|name| line.contains(name.as_str())) {
+                problems.push(format!("{}:{}", source.name(), at + 1));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// Words in backquotes of a document.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Every path that ARCHITECTURE.md names is there, and every constant in its table of limits.
+#[test]
+fn the_architecture_names_what_is_there() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(top.join("ARCHITECTURE.md")).unwrap();
+    let sources = rust_files();
+    let mut problems = Vec::new();
+    for word in quoted(&text) {
+        let is_path = ["src/", "tests/", "examples/", ".ci/", "docs/"]
+            .iter()
+            .any(|folder| word.starts_with(folder));
+        if is_path && !word.contains(char::is_whitespace) && !top.join(word).exists() {
+            problems.push(format!("ARCHITECTURE.md: there is no {word}"));
+        }
+        let is_constant = word.len() > 3
+            && word.contains('_')
+            && word
+                .chars()
+                .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+            && !["ANTHROPIC_", "LABPROXY_", "CLAUDE_", "XDG_", "NO_COLOR"]
+                .iter()
+                .any(|variable| word.starts_with(variable));
+        let declared = format!("const {word}:");
+        if is_constant && !sources.iter().any(|source| source.text.contains(&declared)) {
+            problems.push(format!("ARCHITECTURE.md: there is no constant {word}"));
+        }
+    }
+    assert_none(&problems);
+}
+
+/// The changelog tells first what touches money and safety.
+#[test]
+fn the_changelog_leads_with_money_and_safety() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(top.join("CHANGELOG.md")).unwrap();
+    let mut release = None;
+    for line in text.lines() {
+        if line.starts_with("## ") {
+            release = Some(line);
+        } else if line.starts_with("### ")
+            && let Some(name) = release.take()
+        {
+            assert_eq!(line, "### Money and safety", "first heading of {name}");
+        }
+    }
+    assert!(text.contains("## [Unreleased]") || text.contains("## ["));
+}
