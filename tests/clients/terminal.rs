@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::rig::{Rig, claude};
 
 /// A screen that does not show what it should by then is wrong.
-const SCREEN_MAX: Duration = Duration::from_secs(60);
+const SCREEN_MAX: Duration = Duration::from_mins(1);
 /// Between two looks at the screen.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
