@@ -32,7 +32,7 @@ soak: ## The long runs: 1,000 kills under load
 
 bench: ## Speed beside a minimal proxy, nginx and LiteLLM's proxy
 	@.ci/setup.sh bench
-	cargo bench
+	cargo bench --bench proxy
 
 release: ## An optimised binary with completions and man page in target/dist
 	cargo build --release

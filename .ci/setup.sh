@@ -74,7 +74,7 @@ claude_code() {
 
 python_package() {
     local venv=$CLIENTS/$1 package=$2 version=$3
-    "$venv/bin/pip" show "$package" 2>/dev/null | grep -qx "Version: $version" && return 0
+    "$venv/bin/pip" show "${package%%[*}" 2>/dev/null | grep -qx "Version: $version" && return 0
     apt_need python3 python3
     python3 -c 'import ensurepip' 2>/dev/null || apt_need no-ensurepip python3-venv
     say "installing $package $version into $venv"
@@ -103,7 +103,6 @@ clients)
 bench)
     build
     apt_need nginx nginx-light
-    apt_need wrk wrk
     python_package venv-litellm 'litellm[proxy]' "$LITELLM"
     ;;
 *) fail "usage: setup.sh build | demo | clients | bench" ;;
