@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 CLAUDE_CODE=2.1.332
 ANTHROPIC_TS=1.14.0
 ANTHROPIC_PY=2.14.0
-LITELLM=1.110.2
+# The proxy of 1.110.2 needs a package that is not published; this one installs and answers.
+LITELLM=1.81.10
 
 RUST_NEEDED=1.95
 CLIENTS=target/clients

@@ -154,7 +154,7 @@ pub fn labproxy(binary: &Path, upstream: &str, scratch: &Path) -> io::Result<Pee
     private(&directory.join("run"))?;
     fs::write(
         directory.join("config/labproxy/config.toml"),
-        "[session]\nmax_connections = 4096\n",
+        "[limits]\nmax_connections = 4096\n",
     )?;
     let log = fs::File::create(directory.join("log"))?;
     let mut command = Command::new(binary);
