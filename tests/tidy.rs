@@ -21,10 +21,20 @@ const FUNCTION_LINES_MAX: usize = 70;
 const EMPTY_NAMES: [&str; 7] = [
     "util", "utils", "helper", "helpers", "common", "misc", "manager",
 ];
-/// Modules of `src`, from the ground up: each may name only itself and those before it.
-const LAYERS: [&str; 15] = [
-    "money", "id", "clock", "escape", "secret", "table", "report", "pricing", "usage", "ledger",
-    "cap", "proxy", "config", "session", "cli",
+/// Modules of `src`, from the ground up: each may name only those on its own line and before. The
+/// two pairs know each other's types: a bill is made from usage and a verdict from a bill; the
+/// ledger records what the cap decided and the cap asks the ledger.
+const LAYERS: [&[&str]; 10] = [
+    &["money", "id", "clock", "escape", "secret"],
+    &["table"],
+    &["report"],
+    &["pricing", "usage"],
+    &["ledger", "cap"],
+    &["proxy"],
+    &["config"],
+    &["session"],
+    &["cli"],
+    &["main", "lib"],
 ];
 /// Modules whose code counts money: no floating point there.
 const MONEY: [&str; 6] = ["money", "pricing", "usage", "ledger", "cap", "proxy"];
@@ -117,8 +127,9 @@ fn files_are_short_and_say_what_they_are() {
     assert_none(&problems);
 }
 
-/// No function is longer than 70 lines. Relies on the formatter: a function ends at the first
-/// closing brace that stands as far in as its `fn`.
+/// No function is longer than 70 lines, the names in a list of one a line not counted: taking a
+/// struct apart in full is how a new field is not forgotten. Relies on the formatter: a function
+/// ends at the first closing brace that stands as far in as its `fn`.
 #[test]
 fn functions_fit_on_a_screen() {
     let mut problems = Vec::new();
@@ -129,26 +140,27 @@ fn functions_fit_on_a_screen() {
                 continue;
             };
             let end = format!("{}}}", " ".repeat(indent));
-            let length = lines[start..]
+            let body = lines[start..]
                 .iter()
-                .take_while(|line| {
-                    !line.ends_with(';') || line.len() - line.trim_start().len() > indent
-                })
-                .position(|line| *line == end);
-            if let Some(length) = length.filter(|length| *length >= FUNCTION_LINES_MAX) {
-                problems.push(format!(
-                    "{}:{}: {} lines",
-                    source.name(),
-                    start + 1,
-                    length + 1
-                ));
+                .take_while(|line| **line != end)
+                .filter(|line| !is_list_item(line));
+            let length = body.count() + 1;
+            if length > FUNCTION_LINES_MAX {
+                let name = source.name();
+                problems.push(format!("{name}:{}: {length} lines", start + 1));
             }
         }
     }
     assert_none(&problems);
 }
 
-/// How far in a function begins, when this line begins one.
+/// Whether a line is only a name and a comma.
+fn is_list_item(line: &str) -> bool {
+    let name = line.trim().strip_suffix(',');
+    name.is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'))
+}
+
+/// How far in a function with a body begins, when this line begins one.
 fn function_indent(line: &str) -> Option<usize> {
     let code = line.trim_start();
     let words = ["pub ", "pub(crate) ", "pub(super) ", "const ", "async "];
@@ -156,7 +168,8 @@ fn function_indent(line: &str) -> Option<usize> {
     while let Some(after) = words.iter().find_map(|word| rest.strip_prefix(word)) {
         rest = after;
     }
-    rest.starts_with("fn ").then(|| line.len() - code.len())
+    let has_body = !rest.ends_with(';');
+    (rest.starts_with("fn ") && has_body).then(|| line.len() - code.len())
 }
 
 /// No file or folder of code has a name that says nothing.
@@ -174,6 +187,10 @@ fn names_say_what_is_inside() {
     assert_none(&problems);
 }
 
+fn layer_of(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
 /// A module names only those below it, so that each can be read after those it stands on.
 #[test]
 fn modules_know_only_those_below_them() {
@@ -182,10 +199,7 @@ fn modules_know_only_those_below_them() {
         path.extension().is_some_and(|end| end == "rs")
     }) {
         let module = source.module().unwrap();
-        if module == "main" || module == "lib" {
-            continue;
-        }
-        let Some(rank) = LAYERS.iter().position(|layer| *layer == module) else {
+        let Some(layer) = layer_of(&module) else {
             problems.push(format!("src/{module}: has no place in LAYERS"));
             continue;
         };
@@ -195,11 +209,7 @@ fn modules_know_only_those_below_them() {
                     .chars()
                     .take_while(|letter| letter.is_ascii_lowercase() || *letter == '_')
                     .collect();
-                let above = LAYERS
-                    .iter()
-                    .position(|layer| *layer == named)
-                    .is_some_and(|other| other > rank);
-                if above {
+                if layer_of(&named).is_some_and(|other| other > layer) {
                     problems.push(format!("{}:{at}: {module} names {named}", source.name()));
                 }
             }
@@ -232,7 +242,11 @@ fn money_has_no_floats() {
 #[test]
 fn one_place_for_environment_clock_and_programs() {
     let places: [(&[&str], &[&str]); 3] = [
-        (&["env::var", "env::vars"], &["src/config/environment.rs"]),
+        // The credential command gets an environment built from three variables.
+        (
+            &["env::var", "env::vars"],
+            &["src/config/environment.rs", "src/proxy/credential"],
+        ),
         (&["SystemTime::now", "Timestamp::now"], &["src/clock.rs"]),
         (&["Command::new"], &["src/proxy/credential", "src/session/"]),
     ];

@@ -57,58 +57,65 @@ impl Drop for Tmux<'_> {
     }
 }
 
-/// The interactive CLI works as without labproxy: a turn, another window size, Ctrl-Z and `fg`,
-/// and Ctrl-C twice ends it, with a receipt on the screen.
-#[test]
-#[ignore = "run by 'make clients', which installs the clients"]
-fn the_interactive_cli_works_in_a_terminal() {
-    let rig = Rig::new();
-    // What the first start asks is answered beforehand: the theme, and whether to trust the folder.
-    let workspace = rig.path("workspace").canonicalize().unwrap();
-    let answered = serde_json::json!({
-        "hasCompletedOnboarding": true,
-        "theme": "dark",
-        "projects": {workspace.display().to_string(): {"hasTrustDialogAccepted": true}},
-    });
-    rig.write("home/.claude.json", &answered.to_string());
-    let socket = rig.path("tmux.sock");
-    let tmux = Tmux { socket: &socket };
-    let mut shell = vec![
-        "new-session",
-        "-d",
-        "-s",
-        "t",
-        "-x",
-        "100",
-        "-y",
-        "30",
-        "-c",
-    ];
-    let folder = workspace.display().to_string();
+/// A shell in a terminal of 100 by 30, in the workspace, with labproxy's environment.
+fn shell<'a>(rig: &Rig, socket: &'a Path) -> Tmux<'a> {
+    let tmux = Tmux { socket };
+    let folder = rig.path("workspace").canonicalize().unwrap();
+    let folder = folder.display().to_string();
     let variables: Vec<String> = rig
         .environment()
         .into_iter()
         .filter(|(name, _)| *name != "TERM")
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
-    shell.extend([
-        folder.as_str(),
-        "env",
-        "-i",
-        "TERM=screen-256color",
-        "PS1=READY ",
-    ]);
-    shell.extend(variables.iter().map(String::as_str));
-    shell.extend(["bash", "--norc", "--noprofile", "-i"]);
-    tmux.command(&shell);
-    tmux.wait("prompt", |screen| screen.contains("READY"));
+    let mut words = vec!["new-session", "-d", "-s", "t", "-x", "100", "-y", "30"];
+    words.extend(["-c", &folder, "env", "-i", "TERM=screen-256color"]);
+    words.extend(variables.iter().map(String::as_str));
+    words.extend(["bash", "--norc", "--noprofile", "-i"]);
+    tmux.command(&words);
+    tmux.keys(&["PS1='READY '", "Enter"]);
+    tmux.wait("prompt", at_prompt);
+    tmux
+}
+
+/// What the first start would ask is answered beforehand: the theme, and whether to trust the
+/// folder.
+fn answer_first_questions(rig: &Rig) {
+    let folder = rig.path("workspace").canonicalize().unwrap();
+    let answered = serde_json::json!({
+        "hasCompletedOnboarding": true,
+        "theme": "dark",
+        "projects": {folder.display().to_string(): {"hasTrustDialogAccepted": true}},
+    });
+    rig.write("home/.claude.json", &answered.to_string());
+}
+
+/// The shell waits for a command.
+fn at_prompt(screen: &str) -> bool {
+    let last = screen.trim_end().lines().last();
+    last.is_some_and(|line| line.trim_end() == "READY")
+}
+
+/// The CLI waits for input: its field stands near the bottom.
+fn at_input(screen: &str) -> bool {
+    let mut bottom = screen.trim_end().lines().rev().take(12);
+    bottom.any(|line| line.contains('❯'))
+}
+
+/// The interactive CLI works as without labproxy: a turn, another window size, Ctrl-Z and `fg`,
+/// and Ctrl-C twice ends it, with a receipt.
+#[test]
+#[ignore = "run by 'make clients', which installs the clients"]
+fn the_interactive_cli_works_in_a_terminal() {
+    let rig = Rig::new();
+    answer_first_questions(&rig);
+    let socket = rig.path("tmux.sock");
+    let tmux = shell(&rig, &socket);
 
     let words = rig.arguments("2").join(" ");
     let start = format!("{} {words} -- {}", env!("CARGO_BIN_EXE_labproxy"), claude());
     tmux.keys(&[&start, "Enter"]);
-    tmux.wait("input field", |screen| {
-        screen.contains("❯") || screen.contains("> ")
-    });
+    tmux.wait("input field", at_input);
     tmux.keys(&["Say hello."]);
     tmux.wait("typed text", |screen| screen.contains("Say hello."));
     tmux.keys(&["Enter"]);
@@ -123,10 +130,12 @@ fn the_interactive_cli_works_in_a_terminal() {
     });
 
     tmux.keys(&["C-z"]);
-    tmux.wait("stopped job", |screen| screen.contains("Stopped"));
+    tmux.wait("stopped job", |screen| {
+        screen.contains("Stopped") && at_prompt(screen)
+    });
     tmux.keys(&["fg", "Enter"]);
     tmux.wait("the CLI again", |screen| {
-        screen.lines().rev().take(12).any(|line| line.contains('❯'))
+        at_input(screen) && !at_prompt(screen)
     });
 
     tmux.keys(&["C-c"]);
@@ -134,13 +143,7 @@ fn the_interactive_cli_works_in_a_terminal() {
         screen.to_lowercase().contains("again to exit")
     });
     tmux.keys(&["C-c"]);
-    tmux.wait("shell", |screen| {
-        screen
-            .trim_end()
-            .lines()
-            .last()
-            .is_some_and(|line| line.trim_end().ends_with("READY"))
-    });
+    tmux.wait("shell", at_prompt);
     let receipt = rig.receipt();
     assert_eq!(
         receipt["spent_pico_usd"],
