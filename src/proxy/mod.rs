@@ -3,11 +3,15 @@
 
 mod address;
 mod auth;
+pub mod body;
 mod connect;
 pub mod credential;
 mod decode;
 pub mod gate;
+pub mod headers;
 mod leak;
+pub mod refusal;
+pub mod route;
 mod stream;
 mod tasks;
 mod upstream;

@@ -1,0 +1,152 @@
+//! Headers: what passes to the provider, what passes back, and what a beta does to the price.
+
+mod betas;
+
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
+    CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, USER_AGENT,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::pricing::WriteBound;
+use crate::secret::CredentialKind;
+
+use super::gate::{GatePolicy, GateRefusal, Intent};
+
+pub use betas::BetaEffect;
+
+/// The header that names betas.
+pub const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+
+/// Request headers that pass unchanged, beside those of [`REQUEST_PREFIX`]. All that captured
+/// clients send, but for credentials, what belongs to one connection, and `accept-encoding`.
+const REQUEST: [HeaderName; 16] = [
+    ACCEPT,
+    ACCEPT_LANGUAGE,
+    CONTENT_TYPE,
+    USER_AGENT,
+    HeaderName::from_static("anthropic-dangerous-direct-browser-access"),
+    HeaderName::from_static("anthropic-version"),
+    HeaderName::from_static("sec-fetch-mode"),
+    HeaderName::from_static("x-app"),
+    HeaderName::from_static("x-claude-code-agent-id"),
+    HeaderName::from_static("x-claude-code-parent-agent-id"),
+    HeaderName::from_static("x-claude-code-prompt-id"),
+    HeaderName::from_static("x-claude-code-request-class"),
+    HeaderName::from_static("x-claude-code-session-id"),
+    HeaderName::from_static("x-client-request-id"),
+    HeaderName::from_static("x-session-affinity"),
+    HeaderName::from_static("x-session-id"),
+];
+
+/// What the SDKs say about themselves.
+const REQUEST_PREFIX: &str = "x-stainless-";
+
+/// Request headers that change who is billed: refused by name, not dropped, since the caller would
+/// believe that somebody else pays.
+const OTHER_PAYER: [&str; 3] = [
+    "anthropic-user-profile-id",
+    "anthropic-workspace-id",
+    "anthropic-organization-id",
+];
+
+/// Response headers that pass back, beside those of [`RESPONSE_PREFIX`].
+const RESPONSE: [HeaderName; 11] = [
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_TYPE,
+    DATE,
+    RETRY_AFTER,
+    HeaderName::from_static("request-id"),
+    HeaderName::from_static("retry-after-ms"),
+    HeaderName::from_static("server-timing"),
+    HeaderName::from_static("x-request-id"),
+    HeaderName::from_static("x-should-retry"),
+];
+
+/// What the provider says about limits and the organisation.
+const RESPONSE_PREFIX: &str = "anthropic-";
+
+/// The headers to send, without a credential, and what their betas do to the price.
+#[derive(Clone, Debug)]
+pub struct Forwarded {
+    /// The headers; the credential is set last, by [`crate::secret::Credential::apply`].
+    pub headers: HeaderMap,
+    /// What the betas do to the hold.
+    pub betas: BetaEffect,
+}
+
+/// Makes the headers to send from those of a client, for a credential of `kind`.
+///
+/// Everything not on the list is dropped: credentials, cookies, what belongs to one connection and
+/// what `Connection` names. `accept-encoding` becomes `identity`.
+///
+/// # Errors
+/// When a beta or a header changes the price or who is billed; names it and the setting.
+pub fn forward(
+    client: &HeaderMap,
+    kind: CredentialKind,
+    policy: &GatePolicy,
+) -> Result<Forwarded, GateRefusal> {
+    if let Some(name) = OTHER_PAYER.iter().find(|name| client.contains_key(**name)) {
+        return Err(GateRefusal::Feature {
+            what: format!("header {name}"),
+            why: "it changes who is billed".to_owned(),
+            remedy: "no setting opens it, so leave it out".to_owned(),
+        });
+    }
+    let mut headers = HeaderMap::with_capacity(client.len());
+    for (name, value) in client {
+        let listed = REQUEST.contains(name) || name.as_str().starts_with(REQUEST_PREFIX);
+        if listed && !is_named_by_connection(client, name) {
+            headers.append(name, value.clone());
+        }
+    }
+    let betas = betas::forward(client, kind, policy, &mut headers)?;
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    Ok(Forwarded { headers, betas })
+}
+
+/// The headers to give back to the client.
+pub fn give_back(upstream: &HeaderMap) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(upstream.len());
+    for (name, value) in upstream {
+        let listed = RESPONSE.contains(name) || name.as_str().starts_with(RESPONSE_PREFIX);
+        if listed && !is_named_by_connection(upstream, name) {
+            headers.append(name, value.clone());
+        }
+    }
+    headers
+}
+
+fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {
+    headers.get_all(CONNECTION).iter().any(|value| {
+        value.as_bytes().split(|byte| *byte == b',').any(|token| {
+            token
+                .trim_ascii()
+                .eq_ignore_ascii_case(name.as_str().as_bytes())
+        })
+    })
+}
+
+impl Intent {
+    /// The same request under the betas of its headers: cache betas make one-hour writes possible,
+    /// and an unknown beta puts the hold on its dearest rung, which no count lowers.
+    pub fn with_betas(mut self, betas: &BetaEffect) -> Self {
+        if betas.one_hour {
+            self.writes = WriteBound::OneHour;
+            self.one_hour_asked = true;
+        }
+        if let Some(unknown) = betas.unknown.first() {
+            self.writes = WriteBound::OneHour;
+            self.one_hour_asked = true;
+            self.prompt_bound = None;
+            self.countable = false;
+            self.window_because = Some(format!(
+                "unknown beta '{unknown}' (gate.accept = [\"{unknown}\"] declares it harmless)"
+            ));
+        }
+        self
+    }
+}
