@@ -86,6 +86,7 @@ python_package() {
 case "${1:-}" in
 build) build ;;
 demo)
+    apt_need curl curl
     build
     if command -v npm >/dev/null 2>&1; then
         claude_code
