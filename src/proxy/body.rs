@@ -103,24 +103,24 @@ pub fn decode(coding: Coding, raw: Bytes, limit: usize) -> Result<Bytes, BodyErr
         Coding::Identity if raw.len() > limit => return Err(BodyError::TooLarge { limit }),
         Coding::Identity => return Ok(raw),
         Coding::Gzip => {
-            let mut decoder = flate2::bufread::GzDecoder::new(raw.as_ref());
-            let decoded = drain(&mut decoder, limit, coding)?;
-            (decoded, decoder.into_inner().len())
+            let mut stream = flate2::bufread::GzDecoder::new(raw.as_ref());
+            let decoded = drain(&mut stream, limit, coding)?;
+            (decoded, stream.into_inner().len())
         }
         Coding::Deflate => {
-            let mut decoder = flate2::bufread::ZlibDecoder::new(raw.as_ref());
-            let decoded = drain(&mut decoder, limit, coding)?;
-            (decoded, decoder.into_inner().len())
+            let mut stream = flate2::bufread::ZlibDecoder::new(raw.as_ref());
+            let decoded = drain(&mut stream, limit, coding)?;
+            (decoded, stream.into_inner().len())
         }
         Coding::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(raw.as_ref())
+            let mut stream = zstd::stream::read::Decoder::with_buffer(raw.as_ref())
                 .map_err(|_| malformed.clone())?
                 .single_frame();
-            decoder
+            stream
                 .window_log_max(ZSTD_WINDOW_LOG)
                 .map_err(|_| malformed)?;
-            let decoded = drain(&mut decoder, limit, coding)?;
-            (decoded, decoder.finish().len())
+            let decoded = drain(&mut stream, limit, coding)?;
+            (decoded, stream.finish().len())
         }
         Coding::Brotli => brotli(&raw, limit)?,
     };
@@ -131,10 +131,10 @@ pub fn decode(coding: Coding, raw: Bytes, limit: usize) -> Result<Bytes, BodyErr
 }
 
 /// Reads a decoder to its end.
-fn drain(decoder: &mut impl Read, limit: usize, coding: Coding) -> Result<Vec<u8>, BodyError> {
+fn drain(stream: &mut impl Read, limit: usize, coding: Coding) -> Result<Vec<u8>, BodyError> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     let mut decoded = Vec::new();
-    decoder
+    stream
         .take(most)
         .read_to_end(&mut decoded)
         .map_err(|_| BodyError::Malformed(coding.name()))?;

@@ -168,7 +168,8 @@ impl<'a> Tape<'a> {
         while let Some(value) = here {
             here = None;
             for (position, (key, child)) in value.children().enumerate() {
-                if (child.index..child.node.next).contains(&target.index) {
+                let first = key.map_or(child.index, |key| key.index);
+                if (first..child.node.next).contains(&target.index) {
                     match key {
                         Some(key) if path.is_empty() => path = key.shown(),
                         Some(key) => path = format!("{path}.{}", key.shown()),
@@ -456,24 +457,18 @@ impl<'a> Parser<'a> {
                 .filter_map(|(key, _)| key.map(|key| key.node))
         };
         let mut seen = [None::<Node>; PAIRS];
-        let mut many = false;
-        for (position, key) in keys().enumerate() {
-            let earlier = seen.iter().take(position).flatten();
-            if earlier
-                .into_iter()
-                .any(|before| self.tape.same(*before, key))
-            {
-                return fail(key);
-            }
-            match seen.get_mut(position) {
-                Some(place) => *place = Some(key),
-                None => {
-                    many = true;
-                    break;
-                }
+        let mut count = 0;
+        for (key, place) in keys().zip(&mut seen) {
+            *place = Some(key);
+            count += 1;
+        }
+        for (position, key) in seen.iter().flatten().enumerate() {
+            let mut earlier = seen.iter().take(position).flatten();
+            if earlier.any(|before| self.tape.same(*before, *key)) {
+                return fail(*key);
             }
         }
-        if many {
+        if count == PAIRS {
             let mut all: Vec<_> = keys().map(|key| (self.tape.decoded(key), key)).collect();
             all.sort_unstable_by(|left, right| {
                 left.0.cmp(&right.0).then(left.1.start.cmp(&right.1.start))

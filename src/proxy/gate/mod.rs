@@ -49,6 +49,10 @@ pub struct WebSearchPolicy {
 
 /// A body that passed, and what it may cost.
 #[derive(Clone, Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "five independent facts of a request, not one state"
+)]
 pub struct Intent {
     /// The model, exactly as asked.
     pub model: String,

@@ -17,6 +17,10 @@ const SERVER_LOOP: u64 = 10;
 
 /// What a walk has found.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "five independent facts of a request, not one state"
+)]
 pub(super) struct Facts<'t> {
     pub model: Option<Value<'t>>,
     pub max_tokens: Option<Value<'t>>,
@@ -119,7 +123,7 @@ impl<'t> Walk<'t, '_> {
                 // Null says the same as leaving the key out, everywhere in this API.
                 Some(_) if value.kind() == Kind::Null => {}
                 Some(field) => self.field(value, field)?,
-                None => self.unlisted(key, "key", key.shown())?,
+                None => self.unlisted(key, "key", &key.shown())?,
             }
         }
         Ok(())
@@ -163,7 +167,7 @@ impl<'t> Walk<'t, '_> {
         self.must(value, value.kind() == Kind::String, "a string")?;
         match choices.values.iter().find(|(text, _)| value.is(text)) {
             Some((text, effect)) => self.effect(value, *effect, text),
-            None => self.unlisted(value, choices.what, value.shown()),
+            None => self.unlisted(value, choices.what, &value.shown()),
         }
     }
 
@@ -181,7 +185,7 @@ impl<'t> Walk<'t, '_> {
         match (variant, tag) {
             (Some(variant), _) => self.variant(value, variant),
             (None, Some(tag)) => {
-                self.unlisted(tag, union.what, tag.shown())?;
+                self.unlisted(tag, union.what, &tag.shown())?;
                 self.window(&format!("{} '{}'", union.what, tag.shown()));
                 Ok(())
             }
@@ -197,7 +201,7 @@ impl<'t> Walk<'t, '_> {
                 Some(_) if child.kind() == Kind::Null => {}
                 Some(field) => self.field(child, field)?,
                 None if key.is("type") => {}
-                None => self.unlisted(key, "key", key.shown())?,
+                None => self.unlisted(key, "key", &key.shown())?,
             }
         }
         Ok(())
@@ -265,7 +269,7 @@ impl<'t> Walk<'t, '_> {
             Slot::Counted => self.facts.counted.push((name, value)),
             Slot::Speed if value.is("standard") => {}
             Slot::Speed if value.is("fast") => return Err(GateRefusal::Fast),
-            Slot::Speed => self.unlisted(value, "speed", value.shown())?,
+            Slot::Speed => self.unlisted(value, "speed", &value.shown())?,
             Slot::Fallbacks => {
                 let fast = |(_, hop): (_, Value<'_>)| {
                     hop.member("speed").is_some_and(|speed| speed.is("fast"))
@@ -295,25 +299,25 @@ impl<'t> Walk<'t, '_> {
         self.opened(value, search.is_some(), Feature::WebSearch, name)?;
         let Some(search) = search else { return Ok(()) };
         let written = value.member("max_uses");
-        let uses = match written.filter(|uses| uses.kind() != Kind::Null) {
-            Some(uses) => self.whole(uses)?,
-            None => {
-                self.facts.splices.push(match written {
-                    Some(null) => Splice {
-                        at: null.span(),
-                        with: search.max_uses.to_string().into_bytes(),
-                    },
-                    None => {
-                        // The object has its type, so a comma is right; it ends before its brace.
-                        let end = value.span().end.saturating_sub(1);
-                        Splice {
-                            at: end..end,
-                            with: format!(",\"max_uses\":{}", search.max_uses).into_bytes(),
-                        }
-                    }
-                });
-                search.max_uses
-            }
+        let given = written.filter(|uses| uses.kind() != Kind::Null);
+        let uses = if let Some(given) = given {
+            self.whole(given)?
+        } else {
+            // The object has its type, so a comma is right; it ends before its brace.
+            let end = value.span().end.saturating_sub(1);
+            let added = format!(",\"max_uses\":{}", search.max_uses);
+            let in_place_of_null = |null: Value<'_>| Splice {
+                at: null.span(),
+                with: search.max_uses.to_string().into_bytes(),
+            };
+            self.facts.splices.push(written.map_or_else(
+                || Splice {
+                    at: end..end,
+                    with: added.into_bytes(),
+                },
+                in_place_of_null,
+            ));
+            search.max_uses
         };
         self.tool(value, WEB_SEARCH_TOKENS);
         let facts = &mut self.facts;
@@ -353,7 +357,7 @@ impl<'t> Walk<'t, '_> {
     }
 
     /// Refuses what no table lists, unless the operator has accepted its name.
-    fn unlisted(&mut self, value: Value<'t>, what: &str, name: String) -> Step {
+    fn unlisted(&mut self, value: Value<'t>, what: &str, name: &str) -> Step {
         let accepted = |accept: &String| value.is(accept);
         if self.policy.accept.iter().any(accepted) {
             // What it holds is not looked into, so a one-hour marker may stand there.
