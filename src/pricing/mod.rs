@@ -2,6 +2,13 @@
 
 pub mod bill;
 pub mod book;
+mod file;
+mod hold;
+mod records;
 
 pub use bill::{Bill, BillLine, ChargeTerms, Flag, bill};
-pub use book::{Band, HoldRates, PriceBook, PriceRow, PricingDigest, Rates, Unpriced, WriteBound};
+pub use book::{
+    Band, CLOCK_BEHIND_DAYS, PRICE_SKEW, PriceBook, PriceRow, PricingDigest, PricingProblem, Rates,
+    STALE_AFTER_DAYS, Staleness, Unpriced,
+};
+pub use hold::{HoldRates, WriteBound};
