@@ -98,6 +98,7 @@ clients)
     build
     apt_need npm npm
     apt_need tmux tmux
+    apt_need strace strace
     claude_code
     npm_need @anthropic-ai/sdk "$ANTHROPIC_TS"
     python_package venv anthropic "$ANTHROPIC_PY"

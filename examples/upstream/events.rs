@@ -104,6 +104,7 @@ pub(crate) fn stream(
     }
     plan.event("message_start", &json!({"message": start}));
     plan.event("ping", &json!({}));
+    plan.output = 0;
     for (index, block) in reply.blocks.iter().enumerate() {
         plan.block(index, block, pace);
     }
