@@ -22,6 +22,8 @@ impl Tmux<'_> {
             .arg("-S")
             .arg(self.socket)
             .args(["-f", "/dev/null"])
+            .env("LC_ALL", "C.UTF-8")
+            .env_remove("TMUX")
             .args(arguments)
             .output()
             .unwrap();
