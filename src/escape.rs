@@ -49,6 +49,24 @@ pub fn escape_capped(bytes: &[u8], cap: usize) -> String {
     shown.text
 }
 
+/// JSON text with the same meaning in which risky characters are written as `\u…`: what JSON itself
+/// leaves as it is, such as C1 and bidi controls, cannot act on a terminal either.
+pub fn json_safe(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for character in json.chars() {
+        // Outside strings JSON has no risky characters but white space.
+        if matches!(character, '\n' | '\r' | '\t') || !is_risky(character) {
+            safe.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _written = write!(safe, "\\u{unit:04x}");
+        }
+    }
+    safe
+}
+
 /// Text that is already safe, and how many more characters fit.
 struct Shown {
     text: String,
@@ -189,6 +207,21 @@ mod tests {
         assert_eq!(
             escape(&flood).chars().count(),
             512 + "… (9999488 more bytes)".chars().count()
+        );
+    }
+
+    /// JSON keeps its meaning and loses what a terminal would act on.
+    #[test]
+    fn t37_json_is_escaped_without_changing_its_meaning() {
+        let value = serde_json::json!({ "a\u{9b}": "\u{202e}x\u{e0041}\x7f\u{1b}é" });
+        let safe = json_safe(&serde_json::to_string_pretty(&value).unwrap());
+        assert_eq!(
+            safe,
+            "{\n  \"a\\u009b\": \"\\u202ex\\udb40\\udc41\\u007f\\u001bé\"\n}"
+        );
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            value
         );
     }
 }

@@ -1,23 +1,55 @@
 //! `labproxy`, the controller's program: parse, run, exit status.
 
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use labproxy::cli::{self, Cli, Context};
-use labproxy::report::{self, Exit, Job, Output};
+use labproxy::cli::{self, Cli, Context, hardening, logging};
+use labproxy::config::Environment;
+use labproxy::escape::escape_line;
+use labproxy::report::{self, Exit, Failure, Job, Output};
 use labproxy::table::Style;
 
 fn main() -> ExitCode {
-    let arguments = Cli::parse();
-    let ctx = Context::of_process(arguments.global);
-    let mut out = Output::stdout(Style::Plain);
-    let done = cli::run(arguments.command, &ctx, &mut out).and_then(|exit| {
-        out.flush()?;
-        Ok(exit)
-    });
-    let exit: Exit = done.unwrap_or_else(|failure| {
-        report::tell(&failure.render(ctx.stderr_style()));
-        failure.exit(Job::Own)
-    });
-    exit.into()
+    let before = hardening::harden();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let job = cli::job_of(&arguments);
+    let environment = Environment::Process;
+    let style = cli::style_of(&environment, std::io::stderr().is_terminal());
+    let mut out = Output::stdout(cli::style_of(&environment, std::io::stdout().is_terminal()));
+    let done = match Cli::try_parse_from(arguments) {
+        Ok(Cli { global, command }) => {
+            logging::start(&global, &environment).and_then(|session_log| {
+                let ctx = Context::of_process(global, before, session_log);
+                cli::run(command, &ctx, &mut out)
+            })
+        }
+        Err(error) => answer(&error, job, &mut out),
+    };
+    let done = done.and_then(|exit| out.flush().map(|()| exit));
+    done.unwrap_or_else(|failure| fail(&failure, job, style))
+        .into()
+}
+
+fn fail(failure: &Failure, job: Job, style: Style) -> Exit {
+    report::tell(&failure.render(style));
+    failure.exit(job)
+}
+
+/// Shows what clap answers instead of a command: help and version on stdout, the rest on stderr.
+fn answer(error: &clap::Error, job: Job, out: &mut Output) -> Result<Exit, Failure> {
+    let text = error.render();
+    if !error.use_stderr() {
+        let text = match out.style() {
+            Style::Plain => text.to_string(),
+            Style::Colored => text.ansi().to_string(),
+        };
+        out.raw(text.as_bytes())?;
+        return Ok(Exit::SUCCESS);
+    }
+    let text = text.to_string();
+    let lines = text.lines().map(|line| format!("{}\n", escape_line(line)));
+    report::tell(&lines.collect::<String>());
+    Ok(Failure::usage("").exit(job))
 }

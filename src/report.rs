@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::escape::escape_line;
+use crate::escape::{escape_line, json_safe};
 use crate::table::{Style, Table};
 
 /// Exit status of every failure of labproxy itself when there was a program to run, so that it
@@ -145,15 +145,18 @@ impl Failure {
 
     /// The failure as lines of text, escaped: `error: …`, the problems, `caused by: …`, `hint: …`.
     pub fn render(&self, style: Style) -> String {
+        use std::fmt::Write as _;
+
         let mut text = format!("{} {}\n", style.alarm("error:"), escape_line(&self.message));
+        // Writing to a string cannot fail.
         for problem in &self.problems {
-            text.push_str(&format!("  {}\n", escape_line(problem)));
+            let _written = writeln!(text, "  {}", escape_line(problem));
         }
         for cause in &self.causes {
-            text.push_str(&format!("  caused by: {}\n", escape_line(cause)));
+            let _written = writeln!(text, "  caused by: {}", escape_line(cause));
         }
         for hint in &self.hints {
-            text.push_str(&format!("{} {}\n", style.bold("hint:"), escape_line(hint)));
+            let _written = writeln!(text, "{} {}", style.bold("hint:"), escape_line(hint));
         }
         text
     }
@@ -237,7 +240,7 @@ impl Output {
     pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::because("the data has no JSON form", &error))?;
-        self.line(&text)
+        self.line(&json_safe(&text))
     }
 
     /// Writes a value as one line of JSON.
@@ -247,7 +250,7 @@ impl Output {
     pub fn json_line<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string(value)
             .map_err(|error| Failure::because("the data has no JSON form", &error))?;
-        self.line(&text)
+        self.line(&json_safe(&text))
     }
 
     /// Hands everything to the reader.

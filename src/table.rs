@@ -1,5 +1,7 @@
 //! Tables for people: aligned columns, numbers to the right, every cell escaped.
 
+use std::fmt::Write as _;
+
 use crate::escape::escape;
 
 /// Spaces between two columns.
@@ -120,10 +122,11 @@ impl Table {
             if !line.is_empty() {
                 line.push_str(GAP);
             }
-            match column.align {
-                Align::Left => line.push_str(&format!("{cell:<width$}")),
-                Align::Right => line.push_str(&format!("{cell:>width$}")),
-            }
+            // Writing to a string cannot fail.
+            let _written = match column.align {
+                Align::Left => write!(line, "{cell:<width$}"),
+                Align::Right => write!(line, "{cell:>width$}"),
+            };
         }
         line.truncate(line.trim_end().len());
         line

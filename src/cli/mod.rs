@@ -2,23 +2,50 @@
 
 pub mod config;
 mod context;
+pub mod hardening;
 pub mod ledger;
+pub mod logging;
+mod manual;
 pub mod pricing;
 pub mod session;
+mod words;
 
-pub use context::Context;
+pub use context::{Context, style_of};
+pub use words::job_of;
+
+use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::report::{Exit, Failure, Output};
 
-/// Runs coding agents under a hard cap, with exact bills and no key of yours in their hands.
+const EXAMPLES: &str = "\
+Examples:
+  labproxy session start --cap 2 -- claude -p \"fix the failing test\"
+                                run an agent that can spend two dollars at most
+  labproxy session start --cap 2
+                                print what to export for an agent of your own
+  labproxy session list         see what runs and what it has spent
+  labproxy pricing show         see the prices that bills are made from
+  labproxy config show          see every setting and where it comes from
+
+Exit status:
+  with a program to run (after --), that program's own; 125 when labproxy itself
+  failed, 126 when the program is not executable, 127 when it was not found;
+  without one, 0, or 1 when it failed, or 2 when the command line or the
+  configuration is wrong";
+
+/// Runs coding agents under a hard cap, with exact bills and no key of yours in their hands
+///
+/// labproxy stands between an agent and the provider's API. The agent gets a worthless placeholder
+/// key; labproxy swaps it for the real one, lets through only what it can price, prices every
+/// answer to the last digit, and never lets a session spend more than its cap.
 #[derive(Debug, Parser)]
 #[command(
     name = "labproxy",
     version,
-    propagate_version = true,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_long_help = EXAMPLES
 )]
 pub struct Cli {
     /// What holds for every command.
@@ -31,14 +58,20 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 pub struct GlobalArgs {
-    /// Read FILE in place of ./labproxy.toml, with full powers.
+    /// Read FILE in place of ./labproxy.toml
+    ///
+    /// A file that is named here may set everything; ./labproxy.toml in the working directory may
+    /// only make things stricter.
     #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<std::path::PathBuf>,
-    /// Say more on stderr; twice for debugging.
+    pub config: Option<PathBuf>,
+    /// Say more on stderr; twice for debugging
+    ///
+    /// The variable `LABPROXY_LOG` says it in more detail: `debug`, or `labproxy::proxy=trace`.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// How messages on stderr are written.
+    /// How messages on stderr are written
     #[arg(
         long,
         global = true,
@@ -52,10 +85,10 @@ pub struct GlobalArgs {
 /// How messages on stderr are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// Short lines for people.
+    /// Short lines for people
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object a line
     Json,
 }
 
@@ -74,6 +107,15 @@ pub enum Command {
     /// Show the configuration and where each value came from
     #[command(subcommand)]
     Config(config::ConfigCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = manual::COMPLETION_EXAMPLES)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print a manual page
+    #[command(after_help = manual::MAN_EXAMPLES)]
+    Man(manual::ManArgs),
 }
 
 /// Does what the command line asks.
@@ -81,10 +123,18 @@ pub enum Command {
 /// # Errors
 /// Why it could not be done.
 pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Failure> {
-    match command {
+    let done = match command {
+        Command::Completions { shell } => return manual::completions(shell, out),
+        Command::Man(arguments) => return manual::man(&arguments, out),
+        // The command that mends a refused file must not be told off for it.
+        Command::Config(command @ config::ConfigCommand::Trust { .. }) => {
+            return config::run(command, ctx, out);
+        }
+        Command::Config(command) => config::run(command, ctx, out),
         Command::Session(command) => session::run(command, ctx, out),
         Command::Pricing(command) => pricing::run(command, ctx, out),
         Command::Ledger(command) => ledger::run(command, ctx, out),
-        Command::Config(command) => config::run(command, ctx, out),
-    }
+    };
+    ctx.warn_unless_config_was_read();
+    done
 }

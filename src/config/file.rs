@@ -35,12 +35,14 @@ pub enum FileError {
     Missing,
     /// It cannot be opened or read.
     #[error("cannot be read: {0}")]
-    Io(#[source] io::Error),
+    Io(io::Error),
     /// It is a directory, a pipe, a device.
     #[error("is not a plain file")]
     NotPlain,
-    /// Any user of this machine could change it, or another user owns it.
-    #[error("can be changed by other users; it decides which commands run: chmod o-w, chown")]
+    /// Others could change it, or own it.
+    #[error(
+        "can be changed by other users, and it decides which commands run; make it yours alone"
+    )]
     Writable,
     /// It is longer than any configuration.
     #[error("is larger than {MAX_FILE} bytes")]
@@ -55,6 +57,8 @@ pub enum FileError {
 pub enum Owner {
     /// It must be the user's (or root's) and not writable by everybody.
     User,
+    /// It must be the user's, closed to everybody else, and no link.
+    UserAlone,
     /// Anybody's: what it may say is judged otherwise.
     Anybody,
 }
@@ -64,7 +68,10 @@ pub enum Owner {
 /// # Errors
 /// Why it cannot be read.
 pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, FileError> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    if owner == Owner::UserAlone {
+        flags |= OFlags::NOFOLLOW;
+    }
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
         rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => FileError::Missing,
         error => FileError::Io(error.into()),
@@ -74,12 +81,14 @@ pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, Fil
     if !about.is_file() {
         return Err(FileError::NotPlain);
     }
-    if owner == Owner::User && !only_ours(&about) {
+    if !owner.accepts(&about) {
         return Err(FileError::Writable);
     }
     let mut bytes = Vec::new();
-    let limited = file.by_ref().take(MAX_FILE + 1);
-    { limited }.read_to_end(&mut bytes).map_err(FileError::Io)?;
+    (&mut file)
+        .take(MAX_FILE + 1)
+        .read_to_end(&mut bytes)
+        .map_err(FileError::Io)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {
         return Err(FileError::TooLarge);
     }
@@ -90,17 +99,23 @@ pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, Fil
     })
 }
 
-fn only_ours(about: &std::fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt as _;
+impl Owner {
+    fn accepts(self, about: &std::fs::Metadata) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
 
-    let ours = about.uid() == 0 || about.uid() == rustix::process::geteuid().as_raw();
-    ours && about.mode() & 0o002 == 0
+        let ours = about.uid() == rustix::process::geteuid().as_raw();
+        match self {
+            Self::User => (ours || about.uid() == 0) && about.mode() & 0o002 == 0,
+            Self::UserAlone => ours && about.mode() & 0o777 & !0o700 == 0,
+            Self::Anybody => true,
+        }
+    }
 }
 
 impl SettingsFile {
     /// Reads every setting in the file; adds a problem for each that is wrong.
     pub fn layer(&self, place: Place<'_>, problems: &mut Vec<Problem>) -> Layer {
-        self.layer_from(place, problems, |file, at| file.source(at))
+        self.layer_from(place, problems, Self::source)
     }
 
     /// The same for the text that is built in.

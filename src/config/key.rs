@@ -112,7 +112,12 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
         .map(|name| (strsim::jaro_winkler(wrong, name), name))
         .filter(|(score, _)| *score >= LIKE_ENOUGH)
         .collect();
-    scored.sort_by(|one, other| other.0.total_cmp(&one.0));
+    // What was only begun comes before what is spelt alike.
+    let begun = |name: &str| name.starts_with(wrong);
+    scored.sort_by(|one, other| {
+        let by_score = other.0.total_cmp(&one.0);
+        begun(other.1).cmp(&begun(one.1)).then(by_score)
+    });
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 

@@ -2,17 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::credential::{CredentialChoice, Origin};
 use super::file::{self, FileError, Owner, SettingsFile};
 use super::key::{Key, VARIABLE_PREFIX, nearest};
-use super::layer::{BoundCredential, Layer, Setting};
-use super::source::{Source, Sourced};
+use super::layer::Layer;
+use super::resolve::resolve;
+use super::source::Source;
 use super::tighten::tighten;
 use super::value::{Place, Written};
-use super::{
-    AgentConfig, Config, Environment, GateConfig, LimitsConfig, Paths, PricingConfig, Problem,
-    SessionConfig, UpstreamConfig, trust,
-};
+use super::{Config, Environment, Paths, Problem, trust};
 
 /// The file of a working directory.
 pub const WORKING_FILE: &str = "labproxy.toml";
@@ -60,7 +57,8 @@ pub fn load(layers: &Layers<'_>) -> Result<Config, Vec<Problem>> {
         home,
         problems: Vec::new(),
     };
-    let folded = loader.defaults().under(loader.user_file());
+    let defaults = Layer::default().under(loader.defaults());
+    let folded = defaults.under(loader.user_file());
     let upper = match layers.given {
         Some(given) => loader.given_file(given),
         None => loader.working_file(&folded),
@@ -165,7 +163,7 @@ impl<'a> Loader<'a> {
                 tighten(below, layer, &remedy, &mut self.problems)
             }
             Err(error) => {
-                self.unreadable(&self.layers.paths.trusted(), &FileError::Io(error));
+                self.unreadable(&self.layers.paths.trusted(), &error);
                 Layer::default()
             }
         }
@@ -193,7 +191,7 @@ impl<'a> Loader<'a> {
             };
             let value = self.layers.environment.get(name).unwrap_or_default();
             match value.to_str() {
-                Some(text) => self.set(&mut layer, key, text, source),
+                Some(text) => self.set(&mut layer, key, text, &source),
                 None => self
                     .problems
                     .push(Problem::new(source, "is not UTF-8 text")),
@@ -206,12 +204,12 @@ impl<'a> Loader<'a> {
         let mut layer = Layer::default();
         for flag in self.layers.flags {
             let source = Source::Flag(flag.name.to_owned());
-            self.set(&mut layer, flag.key, flag.value, source);
+            self.set(&mut layer, flag.key, flag.value, &source);
         }
         layer
     }
 
-    fn set(&mut self, layer: &mut Layer, key: Key, text: &str, source: Source) {
+    fn set(&mut self, layer: &mut Layer, key: Key, text: &str, source: &Source) {
         let place = self.place(self.layers.directory);
         let set = layer.set(key, Written::Text(text), place, source.clone());
         for fault in set.err().into_iter().flatten() {
@@ -231,103 +229,4 @@ fn unknown_variable(name: &str) -> String {
             like.join(", ")
         )
     }
-}
-
-/// Makes the configuration of the folded layers; `None` when a value is missing, which is then
-/// among the problems.
-fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
-    let Layer {
-        session_cap_usd,
-        session_on_cap,
-        session_lease,
-        session_wait,
-        session_on_client_gone,
-        session_pass_env,
-        limits_daily_usd,
-        limits_max_connections,
-        upstream_base_url,
-        upstream_credential,
-        upstream_allow_private,
-        upstream_proxy,
-        upstream_ca_file,
-        pricing_file,
-        pricing_allow_stale,
-        gate_accept,
-        gate_web_search,
-        gate_compaction,
-        gate_remote_content,
-        gate_known_usage,
-        gate_strict_bound,
-        agent_binary,
-    } = folded;
-    let mut need = Need { problems };
-    let base_url = need.set(Key::UpstreamBaseUrl, upstream_base_url);
-    let credential = need.set(Key::UpstreamCredential, upstream_credential);
-    let session = SessionConfig {
-        cap_usd: session_cap_usd,
-        on_cap: need.set(Key::SessionOnCap, session_on_cap)?,
-        lease: need.set(Key::SessionLease, session_lease)?,
-        wait: need.set(Key::SessionWait, session_wait)?,
-        on_client_gone: need.set(Key::SessionOnClientGone, session_on_client_gone)?,
-        pass_env: need.set(Key::SessionPassEnv, session_pass_env)?,
-    };
-    let base_url = base_url?;
-    let upstream = UpstreamConfig {
-        credential: choose(credential?, &base_url.value),
-        base_url,
-        allow_private: need.set(Key::UpstreamAllowPrivate, upstream_allow_private)?,
-        proxy: upstream_proxy,
-        ca_file: upstream_ca_file,
-    };
-    Some(Config {
-        session,
-        limits: LimitsConfig {
-            daily_usd: limits_daily_usd,
-            max_connections: need.set(Key::LimitsMaxConnections, limits_max_connections)?,
-        },
-        upstream,
-        pricing: PricingConfig {
-            file: pricing_file,
-            allow_stale: need.set(Key::PricingAllowStale, pricing_allow_stale)?,
-        },
-        gate: GateConfig {
-            accept: need.set(Key::GateAccept, gate_accept)?,
-            web_search: need.set(Key::GateWebSearch, gate_web_search)?,
-            compaction: need.set(Key::GateCompaction, gate_compaction)?,
-            remote_content: need.set(Key::GateRemoteContent, gate_remote_content)?,
-            known_usage: need.set(Key::GateKnownUsage, gate_known_usage)?,
-            strict_bound: need.set(Key::GateStrictBound, gate_strict_bound)?,
-        },
-        agent: AgentConfig {
-            binary: need.set(Key::AgentBinary, agent_binary)?,
-        },
-    })
-}
-
-struct Need<'a> {
-    problems: &'a mut Vec<Problem>,
-}
-
-impl Need<'_> {
-    /// A setting that the built-in defaults always make.
-    fn set<T>(&mut self, key: Key, setting: Setting<T>) -> Setting<T> {
-        if setting.is_none() {
-            let missing = format!("{key}: there is no value");
-            self.problems.push(Problem::new(Source::Default, missing));
-        }
-        setting
-    }
-}
-
-/// The credential for an upstream: the one that was named for its origin, else a worthless one.
-fn choose(named: Sourced<BoundCredential>, upstream: &http::Uri) -> Sourced<CredentialChoice> {
-    let origin = Origin::of(upstream);
-    let choice = if named.value.origin.as_ref() == Some(&origin) {
-        named.value.reference.into()
-    } else {
-        CredentialChoice::Dummy {
-            origin: origin.to_string(),
-        }
-    };
-    Sourced::new(choice, named.source)
 }

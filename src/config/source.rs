@@ -3,8 +3,11 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 /// The layer, and the place in it, that a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// Built in.
     Default,

@@ -5,7 +5,10 @@
 
 use super::Problem;
 use super::key::Key;
-use super::layer::{Layer, Setting};
+use super::layer::{
+    AgentLayer, GateLayer, Layer, LimitsLayer, PricingLayer, SessionLayer, Setting, UpstreamLayer,
+};
+use super::source::Sourced;
 use crate::cap::OnCap;
 use crate::proxy::gate::WebSearchPolicy;
 
@@ -16,100 +19,131 @@ use crate::proxy::gate::WebSearchPolicy;
 pub fn tighten(below: &Layer, file: Layer, remedy: &str, problems: &mut Vec<Problem>) -> Layer {
     let mut judge = Judge { remedy, problems };
     let Layer {
-        session_cap_usd,
-        session_on_cap,
-        session_lease,
-        session_wait,
-        session_on_client_gone,
-        session_pass_env,
-        limits_daily_usd,
-        limits_max_connections,
-        upstream_base_url,
-        upstream_credential,
-        upstream_allow_private,
-        upstream_proxy,
-        upstream_ca_file,
-        pricing_file,
-        pricing_allow_stale,
-        gate_accept,
-        gate_web_search,
-        gate_compaction,
-        gate_remote_content,
-        gate_known_usage,
-        gate_strict_bound,
-        agent_binary,
+        session,
+        limits,
+        upstream,
+        pricing,
+        gate,
+        agent,
     } = file;
-    judge.forbid(Key::SessionOnClientGone, session_on_client_gone);
-    judge.forbid(Key::SessionPassEnv, session_pass_env);
-    judge.forbid(Key::LimitsDailyUsd, limits_daily_usd);
-    judge.forbid(Key::LimitsMaxConnections, limits_max_connections);
-    judge.forbid(Key::UpstreamBaseUrl, upstream_base_url);
-    judge.forbid(Key::UpstreamCredential, upstream_credential);
-    judge.forbid(Key::UpstreamAllowPrivate, upstream_allow_private);
-    judge.forbid(Key::UpstreamProxy, upstream_proxy);
-    judge.forbid(Key::UpstreamCaFile, upstream_ca_file);
-    judge.forbid(Key::PricingFile, pricing_file);
-    judge.forbid(Key::PricingAllowStale, pricing_allow_stale);
-    judge.forbid(Key::AgentBinary, agent_binary);
-    let mut kept = Layer {
-        session_cap_usd: judge.limit(
-            Key::SessionCapUsd,
-            session_cap_usd,
-            &below.session_cap_usd,
-            |mine, theirs| mine <= theirs,
-        ),
-        session_on_cap: judge.limit(
+    let session = tighten_session(&mut judge, &below.session, session);
+    let LimitsLayer {
+        daily_usd,
+        max_connections,
+    } = limits;
+    judge.forbid(Key::LimitsDailyUsd, daily_usd);
+    judge.forbid(Key::LimitsMaxConnections, max_connections);
+    forbid_upstream(&mut judge, upstream);
+    let PricingLayer { file, allow_stale } = pricing;
+    judge.forbid(Key::PricingFile, file);
+    judge.forbid(Key::PricingAllowStale, allow_stale);
+    let gate = tighten_gate(&mut judge, &below.gate, gate);
+    let AgentLayer { binary } = agent;
+    judge.forbid(Key::AgentBinary, binary);
+    Layer {
+        session,
+        gate,
+        ..Layer::default()
+    }
+}
+
+fn tighten_session(
+    judge: &mut Judge<'_>,
+    below: &SessionLayer,
+    file: SessionLayer,
+) -> SessionLayer {
+    let SessionLayer {
+        cap_usd,
+        on_cap,
+        lease,
+        wait,
+        on_client_gone,
+        pass_env,
+    } = file;
+    judge.forbid(Key::SessionOnClientGone, on_client_gone);
+    judge.forbid(Key::SessionPassEnv, pass_env);
+    SessionLayer {
+        cap_usd: judge.limit(Key::SessionCapUsd, cap_usd, below.cap_usd.as_ref(), at_most),
+        on_cap: judge.limit(
             Key::SessionOnCap,
-            session_on_cap,
-            &below.session_on_cap,
+            on_cap,
+            below.on_cap.as_ref(),
             |mine, theirs| strictness(*mine) >= strictness(*theirs),
         ),
-        session_lease: judge.limit(
-            Key::SessionLease,
-            session_lease,
-            &below.session_lease,
-            |mine, theirs| mine <= theirs,
+        lease: judge.limit(Key::SessionLease, lease, below.lease.as_ref(), at_most),
+        wait: judge.limit(Key::SessionWait, wait, below.wait.as_ref(), at_most),
+        ..SessionLayer::default()
+    }
+}
+
+fn forbid_upstream(judge: &mut Judge<'_>, file: UpstreamLayer) {
+    let UpstreamLayer {
+        base_url,
+        credential,
+        allow_private,
+        proxy,
+        ca_file,
+    } = file;
+    judge.forbid(Key::UpstreamBaseUrl, base_url);
+    judge.forbid(Key::UpstreamCredential, credential);
+    judge.forbid(Key::UpstreamAllowPrivate, allow_private);
+    judge.forbid(Key::UpstreamProxy, proxy);
+    judge.forbid(Key::UpstreamCaFile, ca_file);
+}
+
+fn tighten_gate(judge: &mut Judge<'_>, below: &GateLayer, file: GateLayer) -> GateLayer {
+    let GateLayer {
+        accept,
+        web_search,
+        compaction,
+        remote_content,
+        known_usage,
+        strict_bound,
+    } = file;
+    // What is opened may be closed: of two flags the stricter one is `false`, which is the lesser,
+    // and for `strict_bound` it is `true`.
+    GateLayer {
+        accept: judge.limit(
+            Key::GateAccept,
+            accept,
+            below.accept.as_ref(),
+            |mine, theirs| subset(mine, theirs),
         ),
-        session_wait: judge.limit(
-            Key::SessionWait,
-            session_wait,
-            &below.session_wait,
-            |mine, theirs| mine <= theirs,
+        web_search: judge.limit(
+            Key::GateWebSearch,
+            web_search,
+            below.web_search.as_ref(),
+            |mine, theirs| searches_no_more(*mine, *theirs),
         ),
-        ..Layer::default()
-    };
-    kept.gate_accept = judge.limit(Key::GateAccept, gate_accept, &below.gate_accept, subset);
-    kept.gate_web_search = judge.limit(
-        Key::GateWebSearch,
-        gate_web_search,
-        &below.gate_web_search,
-        |mine, theirs| searches_no_more(*mine, *theirs),
-    );
-    kept.gate_compaction = judge.limit(
-        Key::GateCompaction,
-        gate_compaction,
-        &below.gate_compaction,
-        |mine, theirs| mine <= theirs,
-    );
-    kept.gate_remote_content = judge.limit(
-        Key::GateRemoteContent,
-        gate_remote_content,
-        &below.gate_remote_content,
-        |mine, theirs| mine <= theirs,
-    );
-    kept.gate_known_usage = judge.limit(
-        Key::GateKnownUsage,
-        gate_known_usage,
-        &below.gate_known_usage,
-        subset,
-    );
-    kept.gate_strict_bound = judge.limit(
-        Key::GateStrictBound,
-        gate_strict_bound,
-        &below.gate_strict_bound,
-        |mine, theirs| mine >= theirs,
-    );
-    kept
+        compaction: judge.limit(
+            Key::GateCompaction,
+            compaction,
+            below.compaction.as_ref(),
+            at_most,
+        ),
+        remote_content: judge.limit(
+            Key::GateRemoteContent,
+            remote_content,
+            below.remote_content.as_ref(),
+            at_most,
+        ),
+        known_usage: judge.limit(
+            Key::GateKnownUsage,
+            known_usage,
+            below.known_usage.as_ref(),
+            |mine, theirs| subset(mine, theirs),
+        ),
+        strict_bound: judge.limit(
+            Key::GateStrictBound,
+            strict_bound,
+            below.strict_bound.as_ref(),
+            |mine, theirs| mine >= theirs,
+        ),
+    }
+}
+
+fn at_most<T: PartialOrd>(mine: &T, theirs: &T) -> bool {
+    mine <= theirs
 }
 
 struct Judge<'a> {
@@ -135,7 +169,7 @@ impl Judge<'_> {
         &mut self,
         key: Key,
         mine: Setting<T>,
-        below: &Setting<T>,
+        below: Option<&Sourced<T>>,
         as_strict: impl FnOnce(&T, &T) -> bool,
     ) -> Setting<T> {
         let mine = mine?;
@@ -161,7 +195,7 @@ fn strictness(on_cap: OnCap) -> u8 {
     }
 }
 
-fn subset(mine: &Vec<String>, theirs: &Vec<String>) -> bool {
+fn subset(mine: &[String], theirs: &[String]) -> bool {
     mine.iter().all(|name| theirs.contains(name))
 }
 

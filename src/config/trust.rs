@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::Paths;
+use super::file::{self, FileError, Owner};
 use crate::report::Failure;
 
 /// Most hashes that are read: far more than anybody confirms by hand.
@@ -17,18 +18,25 @@ pub fn digest(text: &str) -> String {
 /// Whether the user trusts a file that holds `text`. No list, no trust.
 ///
 /// # Errors
-/// When there is a list and it cannot be read.
-pub fn is_trusted(paths: &Paths, text: &str) -> io::Result<bool> {
-    let list = match std::fs::read_to_string(paths.trusted()) {
-        Ok(list) => list,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error),
-    };
+/// When there is a list that cannot be read, or that others could have written.
+pub fn is_trusted(paths: &Paths, text: &str) -> Result<bool, FileError> {
+    Ok(holds(&read_list(paths)?, text))
+}
+
+fn holds(list: &str, text: &str) -> bool {
     let wanted = digest(text);
-    Ok(list
-        .lines()
+    list.lines()
         .take(MAX_TRUSTED)
-        .any(|line| line.split(' ').next() == Some(wanted.as_str())))
+        .any(|line| line.split(' ').next() == Some(wanted.as_str()))
+}
+
+fn read_list(paths: &Paths) -> Result<String, FileError> {
+    let list = paths.trusted();
+    match file::read(&list, &list, Owner::UserAlone) {
+        Ok(file) => Ok(file.text),
+        Err(FileError::Missing) => Ok(String::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Adds a file's text to what the user trusts; the list stays readable by its owner only.
@@ -38,20 +46,17 @@ pub fn is_trusted(paths: &Paths, text: &str) -> io::Result<bool> {
 pub fn trust(paths: &Paths, file: &Path, text: &str) -> Result<(), Failure> {
     paths.prepare_state()?;
     let list = paths.trusted();
-    let failed =
-        |error: io::Error| Failure::because(format!("cannot write {}", list.display()), &error);
-    if is_trusted(paths, text).map_err(failed)? {
+    let shown = list.display().to_string();
+    let before = read_list(paths)
+        .map_err(|error| Failure::because(format!("cannot read {shown}"), &error))?;
+    if holds(&before, text) {
         return Ok(());
     }
-    let before = match std::fs::read(&list) {
-        Ok(before) => before,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed(error)),
-    };
+    let failed = |error: io::Error| Failure::because(format!("cannot write {shown}"), &error);
     // A temporary file is made with mode 0600.
     let mut next = tempfile::NamedTempFile::new_in(paths.state()).map_err(failed)?;
     let name = crate::escape::escape(file.as_os_str().as_encoded_bytes());
-    next.write_all(&before).map_err(failed)?;
+    next.write_all(before.as_bytes()).map_err(failed)?;
     writeln!(next, "{} {name}", digest(text)).map_err(failed)?;
     next.as_file().sync_all().map_err(failed)?;
     next.persist(&list).map_err(|error| failed(error.error))?;

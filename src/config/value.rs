@@ -8,15 +8,17 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::credential::CredentialReference;
+use super::fields::Fields;
 use super::key::did_you_mean;
+use super::reference;
+use super::url::{is_loopback, parse_url};
 use crate::cap::OnCap;
 use crate::money::PicoUsd;
 use crate::proxy::OnClientGone;
 use crate::proxy::gate::WebSearchPolicy;
-use crate::secret::CredentialKind;
 
 /// Longest time that can be configured: beyond a month a typing error is likelier than a wish.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
+const LONGEST: Duration = Duration::from_hours(30 * 24);
 
 /// Most connections that can be configured: what one process may have open on common systems.
 const MOST_CONNECTIONS: u64 = 65_536;
@@ -35,14 +37,14 @@ pub struct Fault {
 }
 
 impl Fault {
-    fn new(what: impl Into<String>) -> Self {
+    pub(super) fn new(what: impl Into<String>) -> Self {
         Self {
             at: None,
             what: what.into(),
         }
     }
 
-    fn at(at: Range<usize>, what: impl Into<String>) -> Self {
+    pub(super) fn at(at: Range<usize>, what: impl Into<String>) -> Self {
         Self {
             at: Some(at),
             what: what.into(),
@@ -68,15 +70,16 @@ pub struct Place<'a> {
     pub home: Option<&'a Path>,
 }
 
-type Read<T> = Result<T, Vec<Fault>>;
+/// A value, or everything that is wrong with it.
+pub(super) type Read<T> = Result<T, Vec<Fault>>;
 
-fn refuse<T>(what: impl Into<String>) -> Read<T> {
+pub(super) fn refuse<T>(what: impl Into<String>) -> Read<T> {
     Err(vec![Fault::new(what)])
 }
 
 impl<'a> Written<'a> {
     /// The value as text, where it is a string.
-    fn text(self, example: &str) -> Read<&'a str> {
+    pub(super) fn text(self, example: &str) -> Read<&'a str> {
         match self {
             Self::Text(text) => Ok(text),
             Self::Toml(value) => value.get_ref().as_str().map_or_else(
@@ -110,7 +113,7 @@ impl<'a> Written<'a> {
     }
 
     /// One of a few words.
-    fn word<T: Copy>(self, words: &[(&str, T)]) -> Read<T> {
+    pub(super) fn word<T: Copy>(self, words: &[(&str, T)]) -> Read<T> {
         let names = || words.iter().map(|(name, _)| *name);
         let list = names()
             .map(|name| format!("\"{name}\""))
@@ -269,8 +272,8 @@ impl<'a> Written<'a> {
     /// `[KIND:]file:PATH` in text. What was written is never repeated: it may be a key.
     pub fn credential(self, place: Place<'_>) -> Read<CredentialReference> {
         match self {
-            Self::Text(text) => credential_of_text(text, place).or_else(refuse),
-            Self::Toml(value) if value.get_ref().is_table() => credential_of_table(value, place),
+            Self::Text(text) => reference::of_text(text, place).or_else(refuse),
+            Self::Toml(value) if value.get_ref().is_table() => reference::of_table(value, place),
             Self::Toml(_) => refuse(
                 "a secret is never written here, only where to find it: { kind = \"api_key\", env \
                  = \"NAME\" }, or file = \"PATH\", or command = [\"PROGRAM\", \"ARG\"]",
@@ -292,7 +295,7 @@ fn type_name(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-fn strings(value: &Spanned<DeValue<'_>>, example: &str) -> Read<Vec<String>> {
+pub(super) fn strings(value: &Spanned<DeValue<'_>>, example: &str) -> Read<Vec<String>> {
     let Some(items) = value.get_ref().as_array() else {
         let found = type_name(value.get_ref());
         return refuse(format!(
@@ -301,16 +304,15 @@ fn strings(value: &Spanned<DeValue<'_>>, example: &str) -> Read<Vec<String>> {
     };
     let mut faults = Vec::new();
     let mut texts = Vec::new();
-    for item in items.iter() {
-        match item.get_ref().as_str() {
-            Some(text) => texts.push(text.to_owned()),
-            None => {
-                let found = type_name(item.get_ref());
-                faults.push(Fault::at(
-                    item.span(),
-                    format!("expected a string, found {found}"),
-                ));
-            }
+    for item in items {
+        if let Some(text) = item.get_ref().as_str() {
+            texts.push(text.to_owned());
+        } else {
+            let found = type_name(item.get_ref());
+            faults.push(Fault::at(
+                item.span(),
+                format!("expected a string, found {found}"),
+            ));
         }
     }
     if faults.is_empty() {
@@ -343,7 +345,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
-fn resolve_path(text: &str, place: Place<'_>) -> Result<PathBuf, String> {
+pub(super) fn resolve_path(text: &str, place: Place<'_>) -> Result<PathBuf, String> {
     if text.is_empty() {
         return Err("expected a path, found nothing".to_owned());
     }
@@ -354,43 +356,6 @@ fn resolve_path(text: &str, place: Place<'_>) -> Result<PathBuf, String> {
         },
         None => Ok(place.directory.join(text)),
     }
-}
-
-/// Parses an absolute URL without user, query or fragment. Repeats no more of it than its host: the
-/// rest may hold a password.
-fn parse_url(text: &str) -> Result<http::Uri, String> {
-    if text.contains('#') {
-        return Err("a URL with '#' has no meaning here".to_owned());
-    }
-    let uri: http::Uri = text
-        .parse()
-        .map_err(|error| format!("not a URL: {error}"))?;
-    let (Some(_), Some(authority)) = (uri.scheme(), uri.authority()) else {
-        return Err("expected a whole URL, such as https://api.anthropic.com".to_owned());
-    };
-    if authority.as_str().contains('@') {
-        return Err("a user name or password in a URL is not taken".to_owned());
-    }
-    if uri.host().is_none_or(str::is_empty) {
-        return Err("the URL has no host".to_owned());
-    }
-    if authority.as_str().ends_with(':') || (authority.port().is_some() && uri.port_u16().is_none())
-    {
-        return Err("the URL has a bad port".to_owned());
-    }
-    if uri.query().is_some() {
-        return Err("the URL has a query, which would end up in every request".to_owned());
-    }
-    Ok(uri)
-}
-
-/// Whether a host is the literal address of this machine. Names are not: who resolves them is
-/// another matter.
-fn is_loopback(host: &str) -> bool {
-    let literal = host.trim_start_matches('[').trim_end_matches(']');
-    literal
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|address| address.is_loopback())
 }
 
 fn web_search_of_text(text: &str) -> Result<WebSearchPolicy, String> {
@@ -430,146 +395,4 @@ fn web_search_of_table(value: &Spanned<DeValue<'_>>) -> Read<WebSearchPolicy> {
         tokens_per_use: tokens_per_use.unwrap_or(u64::MAX),
         max_uses: max_uses.unwrap_or(DEFAULT_MAX_USES),
     })
-}
-
-const KINDS: [(&str, CredentialKind); 2] = [
-    ("api_key", CredentialKind::ApiKey),
-    ("oauth", CredentialKind::Oauth),
-];
-
-fn credential_of_text(text: &str, place: Place<'_>) -> Result<CredentialReference, String> {
-    let expected = "expected env:NAME or file:PATH, with oauth: before it for an OAuth token; the \
-                    secret itself is never written here";
-    let kinds = KINDS.iter();
-    let (kind, rest) = kinds
-        .filter_map(|(name, kind)| {
-            let rest = text.strip_prefix(name)?.strip_prefix(':')?;
-            Some((*kind, rest))
-        })
-        .next()
-        .unwrap_or((CredentialKind::ApiKey, text));
-    match rest.split_once(':') {
-        Some(("env", name)) if is_variable_name(name) => Ok(CredentialReference::Env {
-            kind,
-            name: name.to_owned(),
-        }),
-        Some(("file", path)) => Ok(CredentialReference::File {
-            kind,
-            path: resolve_path(path, place)?,
-        }),
-        _ => Err(expected.to_owned()),
-    }
-}
-
-/// Whether a text is the name of a variable. A pasted key has a `-` in it, so it is not.
-fn is_variable_name(name: &str) -> bool {
-    let body = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    name.bytes().all(body)
-        && name
-            .bytes()
-            .next()
-            .is_some_and(|first| !first.is_ascii_digit())
-}
-
-fn credential_of_table(
-    value: &Spanned<DeValue<'_>>,
-    place: Place<'_>,
-) -> Read<CredentialReference> {
-    let mut fields = Fields::of(value);
-    let kind = fields.take("kind", |value| value.word(&KINDS));
-    let kind = kind.unwrap_or(CredentialKind::ApiKey);
-    let env = fields.take("env", |value| {
-        match value.text("\"ANTHROPIC_API_KEY\"")? {
-            name if is_variable_name(name) => Ok(CredentialReference::Env {
-                kind,
-                name: name.to_owned(),
-            }),
-            _ => refuse("expected the name of a variable; the secret itself is never written here"),
-        }
-    });
-    let file = fields.take("file", |value| {
-        let path = value.path(place)?;
-        Ok(CredentialReference::File { kind, path })
-    });
-    let command = fields.take("command", |value| match value {
-        Written::Toml(value) => {
-            let argv = strings(value, "[\"PROGRAM\", \"ARG\"]")?;
-            if argv.first().is_none_or(String::is_empty) {
-                return refuse("the command names no program");
-            }
-            Ok(CredentialReference::Command { kind, argv })
-        }
-        Written::Text(_) => refuse("expected an array"),
-    });
-    let sources = fields.count_of(&["env", "file", "command"]);
-    if sources != 1 {
-        fields.faults.push(Fault::new(format!(
-            "exactly one of env, file and command says where the credential is; found {sources}"
-        )));
-    }
-    fields.finish()?;
-    match env.or(file).or(command) {
-        Some(reference) => Ok(reference),
-        None => refuse("it names no source"),
-    }
-}
-
-/// The fields of a table that is the value of one setting.
-struct Fields<'a> {
-    value: &'a Spanned<DeValue<'a>>,
-    known: Vec<&'static str>,
-    faults: Vec<Fault>,
-}
-
-impl<'a> Fields<'a> {
-    fn of(value: &'a Spanned<DeValue<'a>>) -> Self {
-        Self {
-            value,
-            known: Vec::new(),
-            faults: Vec::new(),
-        }
-    }
-
-    /// Reads one field where it is there; what is wrong with it is remembered.
-    fn take<T>(
-        &mut self,
-        name: &'static str,
-        read: impl FnOnce(Written<'a>) -> Read<T>,
-    ) -> Option<T> {
-        self.known.push(name);
-        let field = self.value.get_ref().get(name)?;
-        match read(Written::Toml(field)) {
-            Ok(value) => Some(value),
-            Err(faults) => {
-                self.faults.extend(faults.into_iter().map(|fault| Fault {
-                    at: fault.at.or_else(|| Some(field.span())),
-                    what: format!("{name}: {}", fault.what),
-                }));
-                None
-            }
-        }
-    }
-
-    fn count_of(&self, names: &[&str]) -> usize {
-        let there = |name: &&&str| self.value.get_ref().get(**name).is_some();
-        names.iter().filter(there).count()
-    }
-
-    /// Refuses fields that nobody took, and everything that was wrong.
-    fn finish(mut self) -> Read<()> {
-        let table = self.value.get_ref().as_table();
-        for (name, _) in table.into_iter().flat_map(|table| table.iter()) {
-            let text = name.get_ref().as_ref();
-            if !self.known.contains(&text) {
-                let like = did_you_mean(text, self.known.iter().copied());
-                let what = format!("unknown key '{text}'{like}");
-                self.faults.push(Fault::at(name.span(), what));
-            }
-        }
-        if self.faults.is_empty() {
-            Ok(())
-        } else {
-            Err(self.faults)
-        }
-    }
 }

@@ -1,0 +1,192 @@
+//! The configuration as a list: each value, and where it came from; never a secret.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::credential::kind_name;
+use super::key::Key;
+use super::source::{Source, Sourced};
+use super::{
+    AgentConfig, Config, CredentialChoice, GateConfig, LimitsConfig, PricingConfig, SessionConfig,
+    UpstreamConfig,
+};
+use crate::money::PicoUsd;
+
+/// One setting as it is in force.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// The setting's name in a file.
+    pub key: &'static str,
+    /// Its value; money as a string of dollars, times as strings with their unit.
+    pub value: Value,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// Every setting in force, in the order of [`Key::ALL`].
+pub fn entries(config: &Config) -> Vec<Entry> {
+    let Config {
+        session,
+        limits,
+        upstream,
+        pricing,
+        gate,
+        agent,
+    } = config;
+    let mut list = Vec::new();
+    add_session(&mut list, session);
+    let LimitsConfig {
+        daily_usd,
+        max_connections,
+    } = limits;
+    add_option(&mut list, Key::LimitsDailyUsd, daily_usd.as_ref(), |usd| {
+        dollars(*usd)
+    });
+    add(
+        &mut list,
+        Key::LimitsMaxConnections,
+        max_connections,
+        |count| json!(count),
+    );
+    add_upstream(&mut list, upstream);
+    let PricingConfig { file, allow_stale } = pricing;
+    add_option(&mut list, Key::PricingFile, file.as_ref(), |path| {
+        json!(path)
+    });
+    add(&mut list, Key::PricingAllowStale, allow_stale, |flag| {
+        json!(flag)
+    });
+    add_gate(&mut list, gate);
+    let AgentConfig { binary } = agent;
+    add(&mut list, Key::AgentBinary, binary, |binary| {
+        binary
+            .as_ref()
+            .map_or_else(|| json!("auto"), |path| json!(path))
+    });
+    list
+}
+
+fn add_session(list: &mut Vec<Entry>, session: &SessionConfig) {
+    let SessionConfig {
+        cap_usd,
+        on_cap,
+        lease,
+        wait,
+        on_client_gone,
+        pass_env,
+    } = session;
+    add_option(list, Key::SessionCapUsd, cap_usd.as_ref(), |usd| {
+        dollars(*usd)
+    });
+    add(list, Key::SessionOnCap, on_cap, |on_cap| json!(on_cap));
+    add(list, Key::SessionLease, lease, |lease| time(*lease));
+    add(list, Key::SessionWait, wait, |wait| time(*wait));
+    add(list, Key::SessionOnClientGone, on_client_gone, |gone| {
+        json!(gone)
+    });
+    add(list, Key::SessionPassEnv, pass_env, |names| json!(names));
+}
+
+fn add_upstream(list: &mut Vec<Entry>, upstream: &UpstreamConfig) {
+    let UpstreamConfig {
+        base_url,
+        credential,
+        allow_private,
+        proxy,
+        ca_file,
+    } = upstream;
+    let url = |url: &http::Uri| json!(url.to_string().trim_end_matches('/'));
+    add(list, Key::UpstreamBaseUrl, base_url, url);
+    add(list, Key::UpstreamCredential, credential, reference);
+    add(list, Key::UpstreamAllowPrivate, allow_private, |flag| {
+        json!(flag)
+    });
+    add_option(list, Key::UpstreamProxy, proxy.as_ref(), url);
+    add_option(list, Key::UpstreamCaFile, ca_file.as_ref(), |path| {
+        json!(path)
+    });
+}
+
+fn add_gate(list: &mut Vec<Entry>, gate: &GateConfig) {
+    let GateConfig {
+        accept,
+        web_search,
+        compaction,
+        remote_content,
+        known_usage,
+        strict_bound,
+    } = gate;
+    add(list, Key::GateAccept, accept, |names| json!(names));
+    add(
+        list,
+        Key::GateWebSearch,
+        web_search,
+        |policy| match policy {
+            Some(policy) => json!({
+                "tokens_per_use": policy.tokens_per_use,
+                "max_uses": policy.max_uses,
+            }),
+            None => json!(false),
+        },
+    );
+    add(list, Key::GateCompaction, compaction, |flag| json!(flag));
+    add(list, Key::GateRemoteContent, remote_content, |flag| {
+        json!(flag)
+    });
+    add(list, Key::GateKnownUsage, known_usage, |names| json!(names));
+    add(list, Key::GateStrictBound, strict_bound, |flag| json!(flag));
+}
+
+fn add<T>(list: &mut Vec<Entry>, key: Key, setting: &Sourced<T>, value: impl FnOnce(&T) -> Value) {
+    list.push(Entry {
+        key: key.name(),
+        value: value(&setting.value),
+        source: setting.source.clone(),
+    });
+}
+
+/// A setting without a default is `null`.
+fn add_option<T>(
+    list: &mut Vec<Entry>,
+    key: Key,
+    setting: Option<&Sourced<T>>,
+    value: impl FnOnce(&T) -> Value,
+) {
+    match setting {
+        Some(setting) => add(list, key, setting, value),
+        None => list.push(Entry {
+            key: key.name(),
+            value: Value::Null,
+            source: Source::Default,
+        }),
+    }
+}
+
+fn dollars(usd: PicoUsd) -> Value {
+    json!(usd.to_string().trim_start_matches('$'))
+}
+
+fn time(time: Duration) -> Value {
+    if time.subsec_millis() == 0 {
+        json!(format!("{}s", time.as_secs()))
+    } else {
+        json!(format!("{}ms", time.as_millis()))
+    }
+}
+
+/// The reference to the credential. A command's arguments are left out: some people put secrets
+/// there.
+fn reference(choice: &CredentialChoice) -> Value {
+    match choice {
+        CredentialChoice::Env { kind, name } => json!({ "kind": kind_name(*kind), "env": name }),
+        CredentialChoice::File { kind, path } => json!({ "kind": kind_name(*kind), "file": path }),
+        CredentialChoice::Command { kind, argv } => json!({
+            "kind": kind_name(*kind),
+            "command": argv.first(),
+            "arguments": argv.len().saturating_sub(1),
+        }),
+        CredentialChoice::Dummy { origin } => json!({ "dummy_for": origin }),
+    }
+}
