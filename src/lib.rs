@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod money;
 pub mod pricing;
 pub mod proxy;
+pub mod receipt;
 pub mod report;
 pub mod secret;
 pub mod session;

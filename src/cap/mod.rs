@@ -1,14 +1,25 @@
 //! The cap: reserving before sending, settling after.
+//!
+//! In the hard modes `settled + held ≤ cap` at every instant; only a charge above its own hold can
+//! break that, and it closes the session. A hold is always the whole `HoldTerms::hold` of what is
+//! sent: when it does not fit, `max_tokens` goes down, never the hold alone.
 
-use std::future::Future;
+mod account;
+mod balance;
+mod guards;
+mod refusals;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::SharedClock;
-use crate::id::{RequestId, SessionId};
-use crate::ledger::{Ledger, LedgerError, RequestEnd};
+use crate::id::RequestId;
+use crate::ledger::LedgerError;
 use crate::money::{PicoUsd, Rate};
-use crate::usage::{CloseReason, Verdict};
+use crate::usage::CloseReason;
+
+pub use account::Account;
+pub use guards::{InFlight, Reserved};
+pub use refusals::REFUSALS_LISTED;
 
 /// What a request may cost: `fixed + per_output_token × max_tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,119 +141,4 @@ pub struct AccountSettings {
     pub on_cap: OnCap,
     /// How long a request waits for room.
     pub wait: Duration,
-}
-
-/// One session's money: shared by every request of the session.
-#[derive(Debug)]
-pub struct Account {
-    session: SessionId,
-    ledger: Ledger,
-    settings: AccountSettings,
-    clock: SharedClock,
-}
-
-impl Account {
-    /// An account that begins at `cap` with `settled` already charged (after a resume).
-    pub fn new(
-        session: SessionId,
-        ledger: Ledger,
-        cap: PicoUsd,
-        settled: PicoUsd,
-        settings: AccountSettings,
-        clock: SharedClock,
-    ) -> Arc<Self> {
-        let _ = (cap, settled);
-        Arc::new(Self {
-            session,
-            ledger,
-            settings,
-            clock,
-        })
-    }
-
-    /// Finds room for a request by the ladder of `design.md` 6: as asked; with a counted prompt;
-    /// clamped to a fair share; after waiting; clamped to the floor; refused.
-    ///
-    /// `count` is asked at most once, and only when the body's own bound does not fit. `gone`
-    /// resolves when the client leaves; the request then gives up its place.
-    ///
-    /// # Errors
-    /// Why there is no room.
-    pub async fn reserve<C, F, G>(
-        self: &Arc<Self>,
-        ask: Ask,
-        count: C,
-        gone: G,
-    ) -> Result<Grant, Denied>
-    where
-        C: FnOnce() -> F + Send,
-        F: Future<Output = Option<HoldTerms>> + Send,
-        G: Future<Output = ()> + Send,
-    {
-        let _ = (
-            &self.session,
-            &self.ledger,
-            &self.settings,
-            &self.clock,
-            ask,
-            count,
-            gone,
-        );
-        todo!()
-    }
-
-    /// Raises the cap, durably; waiting requests go on.
-    ///
-    /// # Errors
-    /// When the ledger does not take it.
-    pub async fn top_up(&self, amount: PicoUsd) -> Result<Balance, Arc<LedgerError>> {
-        let _ = amount;
-        todo!()
-    }
-
-    /// Takes no more requests.
-    pub fn close(&self, reason: CloseReason) {
-        let _ = reason;
-        todo!()
-    }
-
-    /// The state now.
-    pub fn balance(&self) -> Balance {
-        todo!()
-    }
-
-    /// Resolves when no request is in flight.
-    pub async fn idle(&self) {
-        todo!()
-    }
-}
-
-/// A hold of a request that has not been sent. Dropping it gives the hold back: nothing left this
-/// machine.
-#[derive(Debug)]
-pub struct Reserved {
-    account: Arc<Account>,
-}
-
-impl Reserved {
-    /// The first byte is about to leave: from here on only an answer lowers the charge.
-    pub fn sent(self) -> InFlight {
-        let _ = self.account;
-        todo!()
-    }
-}
-
-/// A hold of a request that was sent. Dropping it keeps the whole hold as spent: nobody knows what
-/// the provider did.
-#[derive(Debug)]
-pub struct InFlight {
-    account: Arc<Account>,
-}
-
-impl InFlight {
-    /// Settles by a verdict; the entry is queued for the ledger and need not be waited for.
-    pub fn settle(self, verdict: Verdict, end: RequestEnd) {
-        let _ = (self.account, verdict, end);
-        todo!()
-    }
 }

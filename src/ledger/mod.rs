@@ -1,169 +1,46 @@
 //! The ledger: every hold and charge, durable before a request is sent, chained, append-only.
+//!
+//! One SQLite file per user, shared by all of the user's labproxy processes. Each process has one
+//! writer thread; what several requests hand in meanwhile goes into one commit. The order of entries
+//! is that of their numbers; the clock may jump. `docs/ledger.md` describes the format.
+//!
+//! What is absent: an entry is never changed or removed, an error is never tried again on a file
+//! that may have lost data, and nothing here reads or writes bodies, headers or keys.
 
-use std::path::{Path, PathBuf};
+mod anchor;
+mod chain;
+mod effect;
+mod entry;
+mod error;
+mod holds;
+mod place;
+mod queue;
+mod reader;
+mod schema;
+mod transaction;
+mod writer;
+
+use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
-use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
 use crate::clock::SharedClock;
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
-use crate::usage::CloseReason;
 
-/// What is known of a request when it is held or refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestFacts {
-    /// When it arrived.
-    pub at: Timestamp,
-    /// Whether events were asked for.
-    pub stream: Option<bool>,
-    /// The model asked for.
-    pub model: Option<String>,
-    /// `max_tokens` as asked.
-    pub max_tokens_asked: Option<u64>,
-}
+pub use chain::{EntryHash, Head, ParseHashError};
+pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts};
+pub use error::LedgerError;
+pub use reader::{Reader, Recorded, SessionRow, read_session};
+pub use schema::BUSY_WAIT;
 
-/// What is known of a request when it has ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestEnd {
-    /// The status the client got.
-    pub status: Option<u16>,
-    /// The model that served it.
-    pub served_model: Option<String>,
-    /// Merged raw usage.
-    pub usage: Option<serde_json::Map<String, serde_json::Value>>,
-    /// The provider's `request-id`.
-    pub upstream_request_id: Option<String>,
-    /// Milliseconds from arrival to the first body byte.
-    pub ttfb_ms: Option<u64>,
-    /// Milliseconds from arrival to the end.
-    pub duration_ms: u64,
-    /// The client left before the end.
-    pub client_gone: bool,
-    /// `stop_reason`.
-    pub stop_reason: Option<String>,
-}
-
-/// One entry. Entries are appended, never changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "entry")]
-pub enum Entry {
-    /// A session began, or began again (`resumed`).
-    Opened {
-        /// Its cap.
-        cap: PicoUsd,
-        /// `clamp`, `refuse` or `soft`.
-        on_cap: crate::cap::OnCap,
-        /// Digest of the price file, and the file's text is stored once beside the entries.
-        pricing_digest: String,
-        /// The agent's argv\[0\].
-        argv0: Option<String>,
-        /// labproxy's version.
-        version: String,
-        /// Whether it goes on with an earlier session of this id.
-        resumed: bool,
-    },
-    /// Room was reserved; durable before the first byte is sent.
-    Held {
-        /// The request.
-        request: RequestId,
-        /// What is known of it.
-        facts: RequestFacts,
-        /// `max_tokens` as sent.
-        max_tokens_sent: u64,
-        /// How much.
-        amount: PicoUsd,
-    },
-    /// The answer was priced.
-    Settled {
-        /// The request.
-        request: RequestId,
-        /// What it was charged; 0 with `free`.
-        charged: PicoUsd,
-        /// A provider's error that costs nothing.
-        free: bool,
-        /// The bill's lines.
-        lines: Vec<serde_json::Value>,
-        /// How it ended.
-        end: RequestEnd,
-        /// What was odd.
-        note: Option<String>,
-    },
-    /// The hold was given back: nothing was sent.
-    Released {
-        /// The request.
-        request: RequestId,
-        /// Why.
-        reason: String,
-    },
-    /// The whole hold is charged.
-    Kept {
-        /// The request.
-        request: RequestId,
-        /// How much.
-        charged: PicoUsd,
-        /// Why.
-        reason: String,
-        /// How it ended, where that is known.
-        end: Option<RequestEnd>,
-    },
-    /// A request was refused; nothing was held.
-    Refused {
-        /// The request.
-        request: RequestId,
-        /// What is known of it.
-        facts: RequestFacts,
-        /// The status the client got.
-        status: u16,
-        /// Why.
-        reason: String,
-    },
-    /// Refusals beyond the first 1,000, counted only.
-    RefusedMore {
-        /// How many since the last such entry.
-        count: u64,
-    },
-    /// A charge above its hold.
-    Overrun {
-        /// The request.
-        request: RequestId,
-        /// How much above.
-        by: PicoUsd,
-    },
-    /// The cap was raised.
-    ToppedUp {
-        /// By how much.
-        by: PicoUsd,
-        /// To what.
-        cap: PicoUsd,
-    },
-    /// The session takes no more requests.
-    Closed {
-        /// Why.
-        reason: CloseReason,
-    },
-    /// The session's process ended in order.
-    Ended {
-        /// `agent_exit`, `cap`, `stopped`, `overrun` or `error`.
-        end_reason: String,
-        /// The agent's exit code.
-        exit_code: Option<i32>,
-        /// The agent's signal.
-        signal: Option<String>,
-        /// Calls that cost nothing (count_tokens, models).
-        free_requests: u64,
-    },
-    /// An operator's correction of a kept hold, with a reason.
-    Corrected {
-        /// The request.
-        request: RequestId,
-        /// What it is charged after all.
-        charged: PicoUsd,
-        /// Why.
-        reason: String,
-    },
-}
+use anchor::Anchor;
+use queue::{Job, Prepared, Queue, Rejected, Work};
+use transaction::Cache;
+use writer::Writer;
 
 /// How to open a ledger.
 #[derive(Clone, Debug)]
@@ -178,34 +55,26 @@ pub struct LedgerOptions {
     pub clock: SharedClock,
 }
 
-/// Why the ledger cannot be used. Filled in by the ledger module.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    /// The daily ceiling leaves no room for this hold.
-    #[error("daily ceiling {ceiling} reached: {spent} today over all sessions")]
-    Daily {
-        /// The ceiling.
-        ceiling: PicoUsd,
-        /// Charged and held today.
-        spent: PicoUsd,
-    },
-    /// Something failed before; nothing is appended any more.
-    #[error("the ledger failed before and takes nothing more until labproxy is started again")]
-    Poisoned,
-    /// Placeholder for the module's own situations.
-    #[error("{path}: {what}")]
-    Failed {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        what: String,
-    },
-}
-
 /// A handle to the ledger's one writer thread; clones share it.
+///
+/// When the last handle is dropped the writer ends by itself after writing what is queued; whoever
+/// must know that it is written calls [`Ledger::flush`] first.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    inner: Arc<LedgerOptions>,
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    options: Arc<LedgerOptions>,
+    queue: Arc<Queue>,
+}
+
+/// Ends the writer once it has written what is queued; does not wait for that.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 impl Ledger {
@@ -214,29 +83,154 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be trusted or written.
     pub fn open(options: LedgerOptions) -> Result<Self, LedgerError> {
+        let directory = place::make_directory(&options.path)?;
+        place::refuse_network(&directory)?;
+        // Read before the ledger: what others append meanwhile only puts the ledger further ahead.
+        let mark = anchor::read(&options.anchor).map_err(|source| LedgerError::Io {
+            path: options.anchor.clone(),
+            doing: "the high-water file cannot be read",
+            source,
+        })?;
+        let machine = place::machine_name();
+        let (connection, identity) = schema::open_for_writing(&options.path, machine.as_deref())?;
+        place::sync_directory(&directory).map_err(|source| LedgerError::Io {
+            path: directory.clone(),
+            doing: "the ledger's directory cannot be made durable",
+            source,
+        })?;
+        let genesis = identity.genesis();
+        let head = schema::head(&options.path, &connection, genesis)?;
+        anchor::check(
+            mark,
+            (&options.path, &options.anchor),
+            &identity.ledger_id,
+            &head,
+            |seq| schema::hash_at(&options.path, &connection, genesis, seq),
+        )?;
+        let anchor = Anchor::open(&options.anchor, &identity.ledger_id)?;
+        anchor.advance(&head)?;
+        let options = Arc::new(options);
+        let queue = Arc::new(Queue::default());
+        let writer = Writer {
+            options: Arc::clone(&options),
+            directory,
+            connection,
+            genesis,
+            anchor,
+            queue: Arc::clone(&queue),
+            cache: Cache::default(),
+            log_bytes: 0,
+        };
+        thread::Builder::new()
+            .name("ledger".into())
+            .spawn(move || writer.run())
+            .map_err(|source| LedgerError::Io {
+                path: options.path.clone(),
+                doing: "the writer's thread cannot be started",
+                source,
+            })?;
         Ok(Self {
-            inner: Arc::new(options),
+            inner: Arc::new(Inner { options, queue }),
         })
     }
 
-    /// Queues entries for one session; the returned future resolves when they are durable.
-    /// Dropping the future does not take the entries back.
+    /// The SQLite file.
+    pub fn path(&self) -> &std::path::Path {
+        &self.inner.options.path
+    }
+
+    /// Queues entries for one session, all or none; the returned future resolves when they are
+    /// durable. Dropping the future does not take the entries back.
     pub fn append(
         &self,
         session: &SessionId,
         entries: Vec<Entry>,
-    ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static {
-        let _ = (&self.inner, session, entries);
-        async { todo!() }
+    ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static + use<> {
+        let (reply, outcome) = oneshot::channel();
+        match prepare(&entries) {
+            Ok(entries) => self.push(Work::Append {
+                session: session.clone(),
+                entries,
+                reply: Some(reply),
+            }),
+            Err(error) => drop(reply.send(Err(Arc::new(error)))),
+        }
+        outcome_of(outcome)
+    }
+
+    /// Queues entries that nobody waits for: what ends a hold. They are written in order, with the
+    /// next commit, and tried again while the ledger is locked by another process. If they are lost
+    /// with this process, the hold that they end is kept at the next start.
+    pub fn append_later(&self, session: &SessionId, entries: &[Entry]) {
+        match prepare(entries) {
+            Ok(entries) => self.push(Work::Append {
+                session: session.clone(),
+                entries,
+                reply: None,
+            }),
+            Err(error) => tracing::error!(%error, "an entry cannot be written down"),
+        }
+    }
+
+    /// Resolves when everything queued before is durable.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn flush(
+        &self,
+    ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static + use<> {
+        let (reply, outcome) = oneshot::channel();
+        self.push(Work::Flush { reply });
+        outcome_of(outcome)
+    }
+
+    /// Stores the text of a price file once under its digest, which `Opened` entries name.
+    ///
+    /// # Errors
+    /// When the ledger does not take it.
+    pub fn store_price_file(
+        &self,
+        digest: &str,
+        text: &str,
+    ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static + use<> {
+        let (reply, outcome) = oneshot::channel();
+        self.push(Work::StorePrices {
+            digest: digest.to_owned(),
+            text: text.to_owned(),
+            reply,
+        });
+        outcome_of(outcome)
+    }
+
+    /// Charges a hold that was kept whole with `charged` instead, by an operator's word.
+    ///
+    /// # Errors
+    /// When the request's hold was not kept, or the ledger does not take it.
+    pub fn correct(
+        &self,
+        session: &SessionId,
+        request: RequestId,
+        charged: PicoUsd,
+        reason: &str,
+    ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static + use<> {
+        let (reply, outcome) = oneshot::channel();
+        self.push(Work::Correct {
+            session: session.clone(),
+            request,
+            charged,
+            reason: reason.to_owned(),
+            reply,
+        });
+        outcome_of(outcome)
     }
 
     /// Whether the writer has failed for good.
     pub fn is_poisoned(&self) -> bool {
-        todo!()
+        self.inner.queue.is_poisoned()
     }
 
-    /// Turns every open hold of a session without a living owner into `Kept`. The caller holds the
-    /// session's lock.
+    /// Turns every open hold of a session without a living owner into `Kept`; returns their sum.
+    /// The caller holds the session's lock.
     ///
     /// # Errors
     /// When the ledger cannot be read or written.
@@ -244,20 +238,41 @@ impl Ledger {
         &self,
         session: &SessionId,
         reason: &str,
-    ) -> Result<PicoUsd, LedgerError> {
-        let _ = (session, reason);
-        todo!()
+    ) -> impl Future<Output = Result<PicoUsd, Arc<LedgerError>>> + Send + 'static + use<> {
+        let (reply, outcome) = oneshot::channel();
+        self.push(Work::Keep {
+            session: session.clone(),
+            reason: reason.to_owned(),
+            reply,
+        });
+        outcome_of(outcome)
+    }
+
+    fn push(&self, work: Work) {
+        let job = Job {
+            at: self.inner.options.clock.now(),
+            work,
+        };
+        if let Err((job, rejected)) = self.inner.queue.push(job) {
+            job.fail(&Arc::new(match rejected {
+                Rejected::Poisoned => LedgerError::Poisoned,
+                Rejected::Full => LedgerError::QueueFull {
+                    path: self.inner.options.path.clone(),
+                },
+            }));
+        }
     }
 }
 
-/// Every entry of a session with its time, in order.
-///
-/// # Errors
-/// When the ledger cannot be read.
-pub fn read_session(
-    path: &Path,
-    session: &SessionId,
-) -> Result<Vec<(Timestamp, Entry)>, LedgerError> {
-    let _ = (path, session);
-    todo!()
+fn prepare(entries: &[Entry]) -> Result<Vec<Prepared>, LedgerError> {
+    entries.iter().map(Prepared::new).collect()
+}
+
+async fn outcome_of<T>(
+    outcome: oneshot::Receiver<Result<T, Arc<LedgerError>>>,
+) -> Result<T, Arc<LedgerError>> {
+    // The writer answers every job; it is gone without an answer only when it panicked.
+    outcome
+        .await
+        .unwrap_or_else(|_| Err(Arc::new(LedgerError::Poisoned)))
 }
