@@ -66,7 +66,7 @@ impl Reply {
     fn uncut(scenario: &Scenario, request: &Value, serial: u64) -> Self {
         let done = tool_turns(request);
         match scenario {
-            Scenario::WriteFile { name, tokens } if done == 0 => {
+            Scenario::WriteFile { name, tokens } if done == 0 || was_cut(request) => {
                 write_file(request, name, *tokens, serial)
             }
             Scenario::WriteFile { name, .. } => Self::said(format!("{name} is written.")),
@@ -178,6 +178,19 @@ fn tool_turns(request: &Value) -> u64 {
         }
     }
     turns
+}
+
+/// Whether the client says that the last tool call was not whole; a model tries again then.
+fn was_cut(request: &Value) -> bool {
+    let last = items(request.get("messages")).iter().rev();
+    let last = last
+        .into_iter()
+        .find(|message| text_of(message.get("role")) == "user");
+    items(last.and_then(|message| message.get("content")))
+        .iter()
+        .filter(|part| text_of(part.get("type")) == "tool_result")
+        .filter_map(|part| part.get("content"))
+        .any(|content| content.to_string().contains("InputValidationError"))
 }
 
 fn offers(request: &Value, tool: &str) -> bool {
