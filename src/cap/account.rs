@@ -295,6 +295,11 @@ impl Account {
         }
     }
 
+    /// What happens to a request that does not fit.
+    pub const fn on_cap(&self) -> super::OnCap {
+        self.settings.on_cap
+    }
+
     /// Whether an overshoot of a hold is an error: in the soft mode holds are only expected costs.
     pub(super) const fn is_hard(&self) -> bool {
         !matches!(self.settings.on_cap, super::OnCap::Soft)

@@ -191,7 +191,9 @@ impl Connector {
         };
         let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
         if let Some(authorization) = &proxy.authorization {
-            request.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
+            request.push_str("Proxy-Authorization: ");
+            request.push_str(authorization);
+            request.push_str("\r\n");
         }
         request.push_str("\r\n");
         tcp.write_all(request.as_bytes())

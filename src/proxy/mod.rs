@@ -4,14 +4,28 @@
 mod address;
 mod auth;
 pub mod body;
+mod charge;
 mod connect;
+mod count;
+mod counted;
 pub mod credential;
 mod decode;
+mod drain;
+mod exchange;
+mod free;
 pub mod gate;
 pub mod headers;
 mod leak;
+mod messages;
+mod meter;
+mod peers;
+mod read;
 pub mod refusal;
+mod relay;
 pub mod route;
+mod serve;
+mod server;
+mod skew;
 mod stream;
 mod tasks;
 mod upstream;
@@ -27,8 +41,18 @@ use crate::ledger::Ledger;
 use crate::pricing::PriceBook;
 use crate::secret::Placeholder;
 
+use tokio_util::sync::CancellationToken;
+
+use count::Counts;
+use counted::Counted;
 use credential::CredentialStore;
 use gate::GatePolicy;
+use peers::{Order, Peers};
+use read::BodyBudget;
+use server::Listener;
+use skew::Skew;
+use tasks::Tasks;
+use upstream::Upstream;
 
 /// What happens to a request whose client left after it was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -67,6 +91,29 @@ pub struct ProxySettings {
     pub max_connections: usize,
 }
 
+/// How long a proxy waits for an upstream that has a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// For an answer's head. A non-streaming answer is generated whole before its head comes, and
+    /// the SDKs wait 600 s for it; a minute more lets the client give up first.
+    pub head: Duration,
+    /// For the next bytes of a body. The API pings its streams well within it, and clients give up
+    /// on a silent stream after 300 s themselves.
+    pub silence: Duration,
+    /// For the rest of an answer whose client has left; `design.md` 12.
+    pub drain: Duration,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            head: Duration::from_mins(11),
+            silence: Duration::from_mins(5),
+            drain: Duration::from_mins(1),
+        }
+    }
+}
+
 /// What a proxy has counted so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -74,7 +121,7 @@ pub struct Counters {
     pub messages: u64,
     /// Of those, refused.
     pub refused: u64,
-    /// Calls that cost nothing: count_tokens, models.
+    /// Calls that cost nothing: `count_tokens`, models.
     pub free: u64,
     /// Times the upstream refused the real credential.
     pub credential_refused: u64,
@@ -116,49 +163,114 @@ pub struct ProxyParts {
     pub clock: SharedClock,
 }
 
+/// How long the last tasks may take to end once every request has; they only close connections.
+const LAST_TASKS: Duration = Duration::from_secs(5);
+
 /// A running proxy.
-#[derive(Debug)]
 pub struct Proxy {
     parts: ProxyParts,
     settings: ProxySettings,
+    credentials: CredentialStore,
+    placeholder: Placeholder,
+    upstream: Arc<Upstream>,
+    tasks: Tasks,
+    peers: Peers,
+    bodies: BodyBudget,
+    counts: Counts,
+    counted: Counted,
+    skew: Skew,
+    /// No more connections or requests.
+    closing: CancellationToken,
+    /// Whatever is still in flight is given up.
+    kill: CancellationToken,
+    times: Times,
+}
+
+impl std::fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Proxy")
+            .field("session", &self.parts.session)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Proxy {
-    /// Makes a proxy for one launch: one credential, one placeholder.
+    /// Makes a proxy for one launch: one credential, one placeholder. Its tasks run on the runtime
+    /// that this is called in.
     ///
     /// # Errors
-    /// When the upstream's roots cannot be loaded.
+    /// When the upstream's URL cannot be used, or its roots cannot be loaded.
     pub fn new(
         parts: ProxyParts,
         settings: ProxySettings,
         credential: CredentialStore,
         placeholder: Placeholder,
     ) -> Result<Arc<Self>, ProxySetupError> {
-        drop((credential, placeholder));
-        Ok(Arc::new(Self { parts, settings }))
+        Self::with_times(parts, settings, credential, placeholder, Times::default())
+    }
+
+    /// The same with other limits of time than the defaults.
+    ///
+    /// # Errors
+    /// When the upstream's URL cannot be used, or its roots cannot be loaded.
+    pub fn with_times(
+        parts: ProxyParts,
+        settings: ProxySettings,
+        credential: CredentialStore,
+        placeholder: Placeholder,
+        times: Times,
+    ) -> Result<Arc<Self>, ProxySetupError> {
+        let tasks = Tasks::new(tokio::runtime::Handle::current());
+        Ok(Arc::new(Self {
+            upstream: Upstream::new(&settings.upstream, tasks.clone())?,
+            peers: Peers::new(settings.max_connections),
+            bodies: BodyBudget::new(),
+            counts: Counts::new(),
+            counted: Counted::default(),
+            skew: Skew::new(),
+            closing: CancellationToken::new(),
+            kill: CancellationToken::new(),
+            credentials: credential,
+            placeholder,
+            tasks,
+            parts,
+            settings,
+            times,
+        }))
     }
 
     /// Serves connections of a loopback listener until shutdown.
     pub fn serve_tcp(self: &Arc<Self>, listener: tokio::net::TcpListener) {
-        let _ = (&self.parts, &self.settings, listener);
-        todo!()
+        self.listen(Listener::Tcp(listener));
     }
 
     /// Serves connections of a unix socket until shutdown.
     pub fn serve_unix(self: &Arc<Self>, listener: tokio::net::UnixListener) {
-        let _ = listener;
-        todo!()
+        self.listen(Listener::Unix(listener));
+    }
+
+    fn listen(self: &Arc<Self>, listener: Listener) {
+        let _started = self.tasks.spawn(server::listen(self.clone(), listener));
     }
 
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
-        todo!()
+        self.counted.now()
     }
 
     /// Takes no more connections or requests, gives in-flight requests `grace` to end, then closes
     /// them, which keeps their holds; returns when all of them are settled in the ledger.
     pub async fn shutdown(&self, grace: Duration) {
-        let _ = grace;
-        todo!()
+        self.closing.cancel();
+        self.peers.tell_all(Order::Finish);
+        let in_time = tokio::time::timeout(grace, self.parts.account.idle()).await;
+        if in_time.is_err() {
+            tracing::info!("requests that are still in flight are given up");
+        }
+        self.kill.cancel();
+        self.peers.tell_all(Order::End);
+        self.upstream.close();
+        self.tasks.join(LAST_TASKS).await;
+        self.parts.account.idle().await;
     }
 }

@@ -72,6 +72,9 @@ pub enum Refusal {
     CountsBusy,
     /// The upstream did not give an answer to relay.
     Upstream(UpstreamTrouble),
+    /// The upstream's clock and this machine's differ by this many seconds, too many to know which
+    /// prices hold.
+    ClockOff(i64),
     /// The proxy is ending.
     Ending,
 }
@@ -101,7 +104,7 @@ impl Refusal {
             Self::Gate(GateRefusal::Malformed(_) | GateRefusal::Fast) | Self::Incomplete => {
                 Form(StatusCode::BAD_REQUEST, INVALID, Never)
             }
-            Self::Gate(GateRefusal::Feature { .. }) | Self::Unpriced(_) => {
+            Self::Gate(GateRefusal::Feature { .. }) | Self::Unpriced(_) | Self::ClockOff(_) => {
                 Form(StatusCode::PAYMENT_REQUIRED, BILLING, Never)
             }
             Self::Denied(denied) => match denied {
@@ -186,6 +189,12 @@ impl Refusal {
                 "labproxy: too many count_tokens calls at once; try again".to_owned()
             }
             Self::Upstream(trouble) => format!("labproxy: {trouble}"),
+            Self::ClockOff(seconds) => format!(
+                "labproxy: this machine's clock is {} s {} the upstream's, so it is not known which \
+                 prices hold; set the clock",
+                seconds.unsigned_abs(),
+                if *seconds > 0 { "behind" } else { "ahead of" }
+            ),
             Self::Ending => "labproxy: the session is ending".to_owned(),
         };
         fit(&text)

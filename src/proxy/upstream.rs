@@ -29,7 +29,7 @@ use super::{ProxySetupError, UpstreamSettings};
 const HTTP1_IDLE: Duration = Duration::from_secs(4);
 /// An idle HTTP/2 connection is used again within this time; beyond it a NAT may have dropped it
 /// without a word, and a request sent into the void costs its whole hold.
-const HTTP2_IDLE: Duration = Duration::from_secs(60);
+const HTTP2_IDLE: Duration = Duration::from_mins(1);
 /// Streams per HTTP/2 connection: the least that RFC 9113 advises a server to allow.
 const HTTP2_STREAMS: usize = 100;
 /// Most idle HTTP/1.1 connections kept; as many as a session's clients have by default.
@@ -56,14 +56,14 @@ pub(crate) struct Outgoing {
 }
 
 /// Why there is no response head.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// The connection closed before it took the request: not a byte was sent.
     NotSent,
     /// The peer declared that it did not process the request.
     Unprocessed,
     /// Anything else; nobody knows what the peer did.
-    Broken(hyper::Error),
+    Broken,
 }
 
 /// Connections to one origin.
@@ -387,7 +387,8 @@ fn judge<T>(mut error: TrySendError<T>) -> SendError {
     if declared {
         SendError::Unprocessed
     } else {
-        SendError::Broken(error)
+        tracing::warn!(%error, "the upstream gave no answer");
+        SendError::Broken
     }
 }
 

@@ -29,12 +29,17 @@ impl Intent {
         if !self.countable {
             return self.hold_terms(rates);
         }
+        self.terms(rates, self.counted_bound(rates, counted))
+    }
+
+    /// Most prompt tokens that [`Self::counted_terms`] cover.
+    pub fn counted_bound(&self, rates: &HoldRates, counted: u64) -> u64 {
         let window = rates.context_window();
         let own = self.prompt_bound.unwrap_or(window).min(window);
         let likely = counted
             .saturating_add(counted.div_ceil(50))
             .saturating_add(COUNT_SLACK);
-        self.terms(rates, likely.min(own))
+        likely.min(own)
     }
 
     /// Expected cost, for `on_cap = "soft"`: a third of the bytes at the write rate, and at most

@@ -1,0 +1,169 @@
+//! The money side of one request that was sent: from `InFlight` to exactly one entry.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::Proxy;
+use crate::cap::InFlight;
+use crate::ledger::RequestEnd;
+use crate::money::PicoUsd;
+use crate::usage::{Admission, BodyEnd, Observed, Settlement, Verdict, decide};
+
+/// Whether the client is still there; set when its side of the request is dropped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClientPresence(Arc<AtomicBool>);
+
+impl ClientPresence {
+    pub(crate) fn leave(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_left(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A sent request's hold with what its entry must tell. Dropping it keeps the whole hold.
+pub(crate) struct Charge {
+    /// `None` once it is settled.
+    in_flight: Option<InFlight>,
+    proxy: Arc<Proxy>,
+    admission: Admission,
+    client: ClientPresence,
+    arrived: Instant,
+    first_byte: Option<Duration>,
+    status: Option<u16>,
+    upstream_request_id: Option<String>,
+    /// The time that the upstream told, where it told one.
+    upstream_time: Option<Timestamp>,
+}
+
+impl Charge {
+    pub(crate) fn new(
+        in_flight: InFlight,
+        proxy: Arc<Proxy>,
+        admission: Admission,
+        client: ClientPresence,
+        arrived: Instant,
+    ) -> Self {
+        Self {
+            in_flight: Some(in_flight),
+            proxy,
+            admission,
+            client,
+            arrived,
+            first_byte: None,
+            status: None,
+            upstream_request_id: None,
+            upstream_time: None,
+        }
+    }
+
+    /// The response's head is here.
+    pub(crate) fn head(&mut self, status: http::StatusCode, headers: &http::HeaderMap) {
+        self.status = Some(status.as_u16());
+        self.upstream_request_id = headers
+            .get("request-id")
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned);
+        self.upstream_time = self.proxy.skew.observe(headers, &*self.proxy.parts.clock);
+    }
+
+    /// A byte of the response's body is here.
+    pub(crate) fn byte(&mut self) {
+        if self.first_byte.is_none() {
+            self.first_byte = Some(self.arrived.elapsed());
+        }
+    }
+
+    /// The client of this request.
+    pub(crate) fn client(&self) -> &ClientPresence {
+        &self.client
+    }
+
+    /// Charges what the response tells.
+    pub(crate) fn settle(mut self, end: BodyEnd, observed: &Observed) {
+        let verdict = self.judge(end, observed);
+        self.write(verdict, Some(observed));
+    }
+
+    /// Charges the whole hold, for `reason`.
+    pub(crate) fn keep(mut self, reason: &str) {
+        self.write(keep(reason), None);
+    }
+
+    /// Prices are those of the upstream's time. Where that is further from this machine's than any
+    /// clock may be, the dearer of the two counts, and no further request is admitted.
+    fn judge(&self, end: BodyEnd, observed: &Observed) -> Verdict {
+        let at = |time| {
+            let book = &self.proxy.parts.book;
+            decide(book, &self.admission, self.status, end, observed, time)
+        };
+        let here = self.proxy.parts.clock.now();
+        let there = self.upstream_time.unwrap_or(here);
+        let verdict = at(there);
+        if self.proxy.skew.off_by(&*self.proxy.parts.clock).is_none() {
+            return verdict;
+        }
+        let other = at(here);
+        if self.amount(&other) > self.amount(&verdict) {
+            other
+        } else {
+            verdict
+        }
+    }
+
+    fn amount(&self, verdict: &Verdict) -> PicoUsd {
+        match &verdict.settlement {
+            Settlement::Charge(bill) => bill.total,
+            Settlement::Free => PicoUsd::ZERO,
+            Settlement::Keep(_) => self.admission.hold,
+        }
+    }
+
+    fn write(&mut self, verdict: Verdict, observed: Option<&Observed>) {
+        let Some(in_flight) = self.in_flight.take() else {
+            return;
+        };
+        let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let usage = observed.and_then(|observed| observed.usage.as_ref());
+        in_flight.settle(
+            verdict,
+            RequestEnd {
+                status: self.status,
+                served_model: observed.and_then(|observed| observed.served_model.clone()),
+                usage: usage.map(|usage| usage.raw.clone()),
+                upstream_request_id: self.upstream_request_id.take(),
+                ttfb_ms: self.first_byte.map(milliseconds),
+                duration_ms: milliseconds(self.arrived.elapsed()),
+                client_gone: self.client.has_left(),
+                stop_reason: observed.and_then(|observed| observed.stop_reason.clone()),
+            },
+        );
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let reason = if self.proxy.kill.is_cancelled() {
+            "the session ended before the answer was complete"
+        } else if self.client.has_left() {
+            "the client left and the answer was not read to its end"
+        } else {
+            "the answer was not read to its end"
+        };
+        self.write(keep(reason), None);
+    }
+}
+
+fn keep(reason: &str) -> Verdict {
+    Verdict {
+        settlement: Settlement::Keep(reason.to_owned()),
+        close: None,
+        note: None,
+    }
+}
