@@ -159,7 +159,15 @@ impl<'t> Walk<'t, '_> {
             Shape::Union(union) => self.union(value, union),
             Shape::TextOr(_) if kind == Kind::String => Ok(()),
             Shape::FlagOr(_) if kind == Kind::Bool => Ok(()),
-            Shape::TextOr(other) | Shape::FlagOr(other) => self.shape(value, other),
+            Shape::TextOr(other) => {
+                let expected = match other {
+                    Shape::List(_) => (Kind::Array, "a string or an array"),
+                    _ => (Kind::Object, "a string or an object"),
+                };
+                self.must(value, kind == expected.0, expected.1)?;
+                self.shape(value, other)
+            }
+            Shape::FlagOr(other) => self.shape(value, other),
         }
     }
 
@@ -238,6 +246,8 @@ impl<'t> Walk<'t, '_> {
             Effect::Compaction => {
                 self.opened(value, self.policy.compaction, Feature::Compaction, name)?;
                 self.facts.compaction = true;
+                // Where the extra sampling puts its cache is the provider's choice.
+                self.facts.write(WriteBound::FiveMinutes);
             }
             Effect::WriteFiveMinutes => self.facts.write(WriteBound::FiveMinutes),
             Effect::WriteOneHour => self.facts.write(WriteBound::OneHour),
@@ -365,13 +375,12 @@ impl<'t> Walk<'t, '_> {
             return Ok(());
         }
         let place = self.tape.path(value);
-        let place = if what == "key" {
-            place
-        } else {
-            format!("{place}: '{name}'")
+        let named = match what {
+            "key" => place,
+            _ => format!("'{name}' at {place}"),
         };
         Err(GateRefusal::Feature {
-            what: format!("unknown {what} {place}"),
+            what: format!("unknown {what} {named}"),
             why: "labproxy does not know what it costs".to_owned(),
             remedy: format!(
                 "if it is harmless, set accept = [\"{name}\"] under [gate] (gate.accept)"
