@@ -76,9 +76,10 @@ impl Context {
         let Ok(paths) = self.paths() else {
             return;
         };
-        for problem in self.load(&paths, &[]).err().into_iter().flatten() {
-            let line = escape_line(problem.to_string());
-            report::tell(&format!("warning: not read: {line}\n"));
+        let problems = self.load(&paths, &[]).err().unwrap_or_default();
+        for line in config::problem::lines(&problems) {
+            let line = escape_line(line);
+            report::tell(&format!("warning: the configuration is wrong: {line}\n"));
         }
     }
 

@@ -195,3 +195,6 @@ impl GateConfig {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,11 +15,13 @@ pub(super) fn parse_url(text: &str) -> Result<http::Uri, String> {
     if authority.as_str().contains('@') {
         return Err("a user name or password in a URL is not taken".to_owned());
     }
-    if uri.host().is_none_or(str::is_empty) {
+    let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
         return Err("the URL has no host".to_owned());
-    }
-    if authority.as_str().ends_with(':') || (authority.port().is_some() && uri.port_u16().is_none())
-    {
+    };
+    // The parser takes any digits for a port and then has none.
+    let port = authority.as_str().strip_prefix(host).unwrap_or_default();
+    let number = port.strip_prefix(':').map(str::parse::<u16>);
+    if !port.is_empty() && !matches!(number, Some(Ok(1..))) {
         return Err("the URL has a bad port".to_owned());
     }
     if uri.query().is_some() {
