@@ -1,0 +1,17 @@
+//! The proxy end to end: real loopback clients, a scripted upstream, a real ledger.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::as_conversions,
+    missing_docs,
+    unreachable_pub,
+    reason = "test code"
+)]
+
+mod outcomes;
+mod rig;
+#[path = "../support/upstream.rs"]
+mod upstream;
