@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::file;
 pub use super::file::PricingProblem;
 use super::hold::HoldRates;
+use super::render;
 use crate::money::{PicoUsd, Rate};
 
 /// The compiled-in price file.
@@ -244,7 +245,7 @@ impl PriceBook {
     }
 
     fn from_rows(rows: Vec<PriceRow>) -> Self {
-        let text = file::write_rows(&rows);
+        let text = render::write_rows(&rows);
         let digest = PricingDigest(blake3::hash(text.as_bytes()).to_hex().to_string());
         Self { rows, text, digest }
     }

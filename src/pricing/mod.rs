@@ -2,9 +2,11 @@
 
 pub mod bill;
 pub mod book;
+mod fields;
 mod file;
 mod hold;
 mod records;
+mod render;
 
 pub use bill::{Bill, BillLine, ChargeTerms, Flag, bill};
 pub use book::{

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::merge::Lossless;
+use super::merge::read_lossless;
 use super::reader::{Tally, UsageSource};
 
 /// Largest value that is kept. A usage object has a few kilobytes even with many iterations.
@@ -266,8 +266,8 @@ impl Document {
         if matches!(self.field, Field::Other | Field::Content) {
             return;
         }
-        let parsed = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
-        let Some(Lossless(value)) = parsed else {
+        let parsed = kept.and_then(|kept| read_lossless(&kept));
+        let Some(value) = parsed else {
             tally.damaged();
             return;
         };

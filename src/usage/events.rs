@@ -14,7 +14,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Map, Value};
 
 use super::delta::{DeltaKind, plain_delta};
-use super::merge::Lossless;
+use super::merge::read_lossless;
 use super::reader::{Tally, UsageSource};
 
 /// Largest event that is read: the provider's own events stay far below, and 1,000 streams may be
@@ -152,8 +152,8 @@ fn read_block(block: &[u8], tally: &mut Tally) {
     let Some(event) = parse_block(&text) else {
         return;
     };
-    match serde_json::from_str(&event.data) {
-        Ok(Lossless(Value::Object(data))) => read_data(&event.event, data, tally),
+    match read_lossless(event.data.as_bytes()) {
+        Some(Value::Object(data)) => read_data(&event.event, data, tally),
         _ => tally.damaged(),
     }
 }

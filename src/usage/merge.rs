@@ -1,80 +1,73 @@
 //! Merging of usage objects: every counter at the largest value seen.
 
-use std::cmp::Ordering;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Number, Value};
 
-/// A JSON value in which a key that stands twice holds both values merged, so that neither the
-/// first nor the last of them can hide a larger count.
-#[derive(Debug)]
-pub(super) struct Lossless(pub(super) Value);
+/// Deepest nesting that is read. The provider's own objects have a handful of levels, and every
+/// level is scanned again.
+const DEPTH: usize = 32;
 
-impl<'de> Deserialize<'de> for Lossless {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(LosslessVisitor).map(Self)
+/// Reads JSON so that a key that stands twice holds both values merged: neither the first nor the
+/// last of them can hide a larger count. `None` when it is not JSON or nested too deeply.
+pub(super) fn read_lossless(json: &[u8]) -> Option<Value> {
+    lossless(serde_json::from_slice(json).ok()?, DEPTH)
+}
+
+fn lossless(raw: &RawValue, depth: usize) -> Option<Value> {
+    let depth = depth.checked_sub(1)?;
+    match raw.get().as_bytes().first()? {
+        b'{' => {
+            let Entries(entries) = serde_json::from_str(raw.get()).ok()?;
+            let mut map = Map::new();
+            for (key, raw) in entries {
+                let value = lossless(raw, depth)?;
+                match map.get_mut(&key) {
+                    Some(earlier) => {
+                        merge_value(&key, earlier, value);
+                    }
+                    None => {
+                        map.insert(key, value);
+                    }
+                }
+            }
+            Some(Value::Object(map))
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            let values = items.into_iter().map(|item| lossless(item, depth));
+            values.collect::<Option<Vec<Value>>>().map(Value::Array)
+        }
+        _ => serde_json::from_str(raw.get()).ok(),
     }
 }
 
-struct LosslessVisitor;
+/// The entries of an object in order, repeated keys included.
+struct Entries<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de> Visitor<'de> for LosslessVisitor {
-    type Value = Value;
+impl<'de> Deserialize<'de> for Entries<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EntriesVisitor)
+    }
+}
+
+struct EntriesVisitor;
+
+impl<'de> Visitor<'de> for EntriesVisitor {
+    type Value = Entries<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
+        f.write_str("a JSON object")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut array = Vec::new();
-        while let Some(Lossless(item)) = items.next_element()? {
-            array.push(item);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<'de>, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
         }
-        Ok(Value::Array(array))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, Lossless(value))) = entries.next_entry::<String, Lossless>()? {
-            match map.get_mut(&key) {
-                Some(earlier) => {
-                    merge_value(&key, earlier, value);
-                }
-                None => {
-                    map.insert(key, value);
-                }
-            }
-        }
-        Ok(Value::Object(map))
+        Ok(Entries(entries))
     }
 }
 
@@ -104,14 +97,13 @@ fn merge_value(key: &str, earlier: &mut Value, new: Value) -> bool {
         }
         (Value::Object(earlier), Value::Object(new)) => merge_usage(earlier, new),
         (Value::Array(earlier), Value::Array(new)) => merge_lists(earlier, new),
-        (Value::Number(old), Value::Number(new)) => match compare(old, &new) {
-            Ordering::Less => {
+        (Value::Number(old), Value::Number(new)) => {
+            let fell = weight(&new) < weight(old) && is_positive(&new);
+            if weight(&new) > weight(old) {
                 *earlier = Value::Number(new);
-                false
             }
-            Ordering::Equal => false,
-            Ordering::Greater => is_positive(&new),
-        },
+            fell
+        }
         (Value::String(old), Value::String(new)) => {
             if !is_dearest(key, old) {
                 *old = new;
@@ -144,13 +136,13 @@ fn is_dearest(key: &str, text: &str) -> bool {
     matches!((key, text), ("speed", "fast") | ("inference_geo", "us"))
 }
 
-fn compare(old: &Number, new: &Number) -> Ordering {
-    match (old.as_u64(), new.as_u64()) {
-        (Some(old), Some(new)) => old.cmp(&new),
-        _ => old
-            .as_f64()
-            .partial_cmp(&new.as_f64())
-            .unwrap_or(Ordering::Equal),
+/// What settles: the larger count. A positive number that is no count outweighs every count, so
+/// that it stays visible as unreadable; a negative one is outweighed by every count.
+fn weight(number: &Number) -> (u8, u64) {
+    match number.as_u64() {
+        Some(count) => (1, count),
+        None if is_positive(number) => (2, 0),
+        None => (0, 0),
     }
 }
 
@@ -158,6 +150,10 @@ fn compare(old: &Number, new: &Number) -> Ordering {
 pub(super) fn is_positive(number: &Number) -> bool {
     match number.as_u64() {
         Some(count) => count > 0,
-        None => number.as_f64().is_some_and(|value| value > 0.0),
+        None => {
+            let text = number.to_string();
+            let digits = text.split(['e', 'E']).next().unwrap_or("");
+            !text.starts_with('-') && digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
+        }
     }
 }
