@@ -7,7 +7,7 @@ use super::file::{PRICE_KEYS, SCHEMA, columns};
 use crate::money::Rate;
 
 /// Writes rows as a price file that `read_rows` reads back to the same rows.
-pub(super) fn write_rows(rows: &[PriceRow]) -> String {
+pub(crate) fn write_rows(rows: &[PriceRow]) -> String {
     let mut text = format!("schema = {SCHEMA}\n");
     for row in rows {
         // Writing to a string cannot fail.

@@ -148,12 +148,10 @@ fn weight(number: &Number) -> (u8, u64) {
 
 /// Whether a JSON number is more than zero.
 pub(super) fn is_positive(number: &Number) -> bool {
-    match number.as_u64() {
-        Some(count) => count > 0,
-        None => {
-            let text = number.to_string();
-            let digits = text.split(['e', 'E']).next().unwrap_or("");
-            !text.starts_with('-') && digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
-        }
+    if let Some(count) = number.as_u64() {
+        return count > 0;
     }
+    let text = number.to_string();
+    let digits = text.split(['e', 'E']).next().unwrap_or("");
+    !text.starts_with('-') && digits.bytes().any(|byte| matches!(byte, b'1'..=b'9'))
 }
