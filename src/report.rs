@@ -131,6 +131,16 @@ impl Failure {
         &self.problems
     }
 
+    /// The chain of causes, as given.
+    pub fn causes(&self) -> &[String] {
+        &self.causes
+    }
+
+    /// What the user can do, as given.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
     /// The exit status: 126 and 127 as a shell has them; 125 for the rest when there was a program
     /// to run; else 2 for usage and configuration, 1 for what failed.
     pub fn exit(&self, job: Job) -> Exit {

@@ -39,6 +39,22 @@ impl Context {
         }
     }
 
+    /// The context of a command that another process handed over, with that one's environment and
+    /// limit of core dumps.
+    pub fn handed_over(
+        &self,
+        global: GlobalArgs,
+        environment: Environment,
+        core: Option<u64>,
+    ) -> Self {
+        let mut before = self.before.clone();
+        before.core.current = core;
+        Self {
+            environment,
+            ..Self::of_process(global, before, self.session_log.clone())
+        }
+    }
+
     /// The configuration without a command's own flags.
     ///
     /// # Errors

@@ -13,11 +13,15 @@ mod words;
 pub use context::{Context, style_of};
 pub use words::job_of;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::report::{Exit, Failure, Output};
+use crate::escape::escape;
+use crate::report::{self, Exit, Failure, Output};
+use crate::session::agent::{EXEC_COMMAND, PROGRAM_AT, become_agent};
+use crate::session::detach::{self, DETACHED_COMMAND};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,6 +120,16 @@ pub enum Command {
     /// Print a manual page
     #[command(after_help = manual::MAN_EXAMPLES)]
     Man(manual::ManArgs),
+    /// Become an agent that ends with this process's parent
+    #[command(name = EXEC_COMMAND, hide = true)]
+    BecomeAgent {
+        /// The parent, the program, its argv.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a session that another process hands over on stdin
+    #[command(name = DETACHED_COMMAND, hide = true)]
+    Detached,
 }
 
 /// Does what the command line asks.
@@ -126,6 +140,8 @@ pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Fa
     let done = match command {
         Command::Completions { shell } => return manual::completions(shell, out),
         Command::Man(arguments) => return manual::man(&arguments, out),
+        Command::BecomeAgent { arguments } => return Ok(agent(&arguments)),
+        Command::Detached => return detached(ctx),
         // The command that mends a refused file must not be told off for it.
         Command::Config(command @ config::ConfigCommand::Trust { .. }) => {
             return config::run(command, ctx, out);
@@ -137,4 +153,27 @@ pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Fa
     };
     ctx.warn_unless_config_was_read();
     done
+}
+
+/// Becomes an agent; returns only when that is impossible.
+fn agent(arguments: &[OsString]) -> Exit {
+    let (status, why) = become_agent(arguments);
+    let program = arguments.get(PROGRAM_AT).map(OsString::as_os_str);
+    report::tell(&format!(
+        "labproxy: cannot run '{}': {why}\n",
+        escape(program.unwrap_or_default().as_encoded_bytes())
+    ));
+    Exit(status)
+}
+
+/// Runs the command that was handed over, as whoever handed it over would have.
+fn detached(ctx: &Context) -> Result<Exit, Failure> {
+    let handover = detach::receive()?;
+    let cli = Cli::try_parse_from(&handover.arguments)
+        .map_err(|error| Failure::because("the handover holds no command", &error))?;
+    let ctx = ctx.handed_over(cli.global, handover.environment, handover.core);
+    match cli.command {
+        Command::Session(command) => session::run_detached(handover.session, command, &ctx),
+        _ => Err(Failure::usage("only a session can be detached")),
+    }
 }

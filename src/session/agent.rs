@@ -23,6 +23,10 @@ use super::processes::ProcessStamp;
 
 /// The hidden command that becomes the agent.
 pub const EXEC_COMMAND: &str = "__exec";
+/// Where the program stands among its arguments.
+pub const PROGRAM_AT: usize = 2;
+/// How a missing limit is written there.
+const UNLIMITED: &str = "unlimited";
 
 /// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -216,7 +220,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the agent in our process group and terminal.
+    /// Starts the agent in our process group and terminal, with `core` as its limit of core dumps
+    /// (`None`: no limit), which labproxy lowered for itself.
     ///
     /// # Errors
     /// When the child cannot be made.
@@ -224,8 +229,9 @@ impl Agent {
         command: &AgentCommand,
         environment: &AgentEnvironment,
         stdio: AgentStdio,
+        core: Option<u64>,
     ) -> Result<Self, AgentError> {
-        let mut child = trampoline(command);
+        let mut child = trampoline(command, core);
         child.env_clear().envs(&environment.variables);
         if let AgentStdio::Files { out, err } = stdio {
             child.stdin(Stdio::null()).stdout(out).stderr(err);
@@ -285,7 +291,7 @@ impl Agent {
 }
 
 /// The trampoline's command line: our own file, even when it was replaced on disk meanwhile.
-fn trampoline(command: &AgentCommand) -> Command {
+fn trampoline(command: &AgentCommand, core: Option<u64>) -> Command {
     let own = if cfg!(target_os = "linux") {
         PathBuf::from("/proc/self/exe")
     } else {
@@ -296,6 +302,7 @@ fn trampoline(command: &AgentCommand) -> Command {
         .arg0("labproxy")
         .arg(EXEC_COMMAND)
         .arg(rustix::process::getpid().as_raw_nonzero().to_string())
+        .arg(core.map_or_else(|| UNLIMITED.to_owned(), |limit| limit.to_string()))
         .arg(&command.program)
         .args(&command.argv);
     child
@@ -328,9 +335,9 @@ fn spawn_for_life(mut child: Command) -> std::io::Result<Pid> {
 /// The trampoline: binds this process's life to its parent's, then becomes the program. Returns
 /// only when it cannot, with the exit status and what to tell.
 ///
-/// `arguments` are the parent's pid, the program's file and its argv.
+/// `arguments` are the parent's pid, the limit of core dumps, the program's file and its argv.
 pub fn become_agent(arguments: &[OsString]) -> (u8, String) {
-    let [parent, program, argv @ ..] = arguments else {
+    let [parent, core, program, argv @ ..] = arguments else {
         return (125, "the trampoline got no program".to_owned());
     };
     let Some((argv0, rest)) = argv.split_first() else {
@@ -349,6 +356,7 @@ pub fn become_agent(arguments: &[OsString]) -> (u8, String) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = parent;
+    restore_core_limit(core);
     let error = Command::new(program).arg0(argv0).args(rest).exec();
     let status = if error.kind() == std::io::ErrorKind::NotFound {
         127
@@ -356,6 +364,15 @@ pub fn become_agent(arguments: &[OsString]) -> (u8, String) {
         126
     };
     (status, error.to_string())
+}
+
+/// Gives the agent the soft limit that labproxy had before it lowered its own.
+fn restore_core_limit(core: &OsStr) {
+    let resource = rustix::process::Resource::Core;
+    let mut limit = rustix::process::getrlimit(resource);
+    limit.current = core.to_str().and_then(|text| text.parse().ok());
+    // Never above the hard limit, which stayed as it was.
+    let _refused = rustix::process::setrlimit(resource, limit);
 }
 
 #[cfg(test)]

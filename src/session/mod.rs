@@ -1,9 +1,29 @@
 //! Sessions on one machine: an agent under a cap, its owner process, and control from outside.
+//!
+//! [`start::Plan`] checks everything, [`launch::run`] makes it live, waits and ends it; [`listing`],
+//! [`changes`] and [`resume`] are for whoever comes later. `docs/sessions.md` tells users the same.
 
 pub mod agent;
+pub mod books;
+pub mod changes;
 pub mod control;
+pub mod detach;
+pub mod ending;
 pub mod environment;
+pub mod inside;
+pub mod launch;
+pub mod listing;
+pub mod live;
+pub mod lookup;
+mod orphans;
 pub mod owner;
 pub mod processes;
+pub mod receipt;
+pub mod receipt_file;
+pub mod resume;
+pub mod running;
 pub mod settings_file;
 pub mod signals;
+pub mod start;
+mod terminal;
+pub mod watched;

@@ -1,0 +1,180 @@
+//! Sessions as seen from outside: which there are, and what one has spent.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::books;
+use super::control::{Call, ControlError, ask};
+use super::inside::session_directories;
+use super::live::sockets_of;
+use super::owner::{Ownership, ownership};
+use crate::config::Paths;
+use crate::id::SessionId;
+use crate::ledger::{LedgerError, Reader, Recorded};
+use crate::receipt::Receipt;
+use crate::report::Failure;
+use crate::table::{Column, Table};
+
+/// One session in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listed {
+    /// Its name.
+    pub session: String,
+    /// `running`, `ended`, or `interrupted`: without an owner and without an end.
+    pub state: String,
+    /// The cap.
+    pub cap_pico_usd: u64,
+    /// Charged.
+    pub spent_pico_usd: u64,
+    /// Held by requests in flight, or by ones whose owner died.
+    pub held_pico_usd: u64,
+    /// When it began.
+    pub started_at: String,
+    /// The agent's argv\[0\].
+    pub agent: Option<String>,
+    /// The owner's pid, while it runs.
+    pub pid: Option<i32>,
+}
+
+/// Every session that has a directory, oldest first.
+///
+/// # Errors
+/// When the ledger cannot be read.
+pub fn list(paths: &Paths) -> Result<Vec<Listed>, Failure> {
+    let mut listed = Vec::new();
+    if !paths.ledger().exists() {
+        return Ok(listed);
+    }
+    let known = Known::read(&paths.ledger())?;
+    for directory in session_directories(paths) {
+        let name = directory.file_name().and_then(|name| name.to_str());
+        let Some(Ok(session)) = name.map(str::parse::<SessionId>) else {
+            continue;
+        };
+        let pid = owner_pid(&directory);
+        // Made, and not in the ledger: it is about to begin, or it never began.
+        let Some(entries) = known.session(&session) else {
+            continue;
+        };
+        let Some(receipt) = Receipt::fold(&session, &entries?) else {
+            continue;
+        };
+        let state = match (pid, &receipt.ended_at) {
+            (Some(_), _) => "running",
+            (None, Some(_)) => "ended",
+            (None, None) => "interrupted",
+        };
+        listed.push(Listed {
+            session: session.to_string(),
+            state: state.to_owned(),
+            cap_pico_usd: receipt.cap_pico_usd.pico(),
+            spent_pico_usd: receipt.spent_pico_usd.pico(),
+            held_pico_usd: receipt.held_pico_usd.pico(),
+            started_at: receipt.started_at.to_string(),
+            agent: receipt.agent.argv0,
+            pid,
+        });
+    }
+    listed.sort_by(|one, other| {
+        (&one.started_at, &one.session).cmp(&(&other.started_at, &other.session))
+    });
+    Ok(listed)
+}
+
+/// The sessions that the ledger knows.
+struct Known {
+    reader: Reader,
+    names: BTreeSet<SessionId>,
+}
+
+impl Known {
+    fn read(ledger: &Path) -> Result<Self, Failure> {
+        let unreadable = |error: LedgerError| Failure::because("the ledger cannot be read", &error);
+        let reader = Reader::open(ledger).map_err(unreadable)?;
+        let rows = reader.sessions().map_err(unreadable)?;
+        Ok(Self {
+            names: rows.into_iter().map(|row| row.session).collect(),
+            reader,
+        })
+    }
+
+    /// The entries of a session, when it is known.
+    fn session(&self, session: &SessionId) -> Option<Result<Vec<Recorded>, Failure>> {
+        self.names.contains(session).then(|| {
+            self.reader
+                .session(session)
+                .map_err(|error| Failure::because("the ledger cannot be read", &error))
+        })
+    }
+}
+
+fn owner_pid(directory: &Path) -> Option<i32> {
+    match ownership(directory) {
+        Ok(Ownership::Held(Some(record))) => Some(record.process.pid),
+        Ok(Ownership::Held(None)) => Some(0),
+        Ok(Ownership::Free(_)) | Err(_) => None,
+    }
+}
+
+/// The list as a table.
+pub fn table(listed: &[Listed]) -> Table {
+    let usd = |pico| crate::money::PicoUsd::from_pico(pico).to_string();
+    let mut table = Table::new([
+        Column::text("SESSION"),
+        Column::text("STATE"),
+        Column::number("CAP"),
+        Column::number("SPENT"),
+        Column::number("HELD"),
+        Column::text("STARTED"),
+        Column::text("AGENT"),
+    ]);
+    for one in listed {
+        table.row([
+            one.session.clone(),
+            one.state.clone(),
+            usd(one.cap_pico_usd),
+            usd(one.spent_pico_usd),
+            usd(one.held_pico_usd),
+            one.started_at.clone(),
+            one.agent.clone().unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// A session's receipt: from its owner while it runs, else from the ledger.
+///
+/// # Errors
+/// When neither can be read.
+pub fn show(session: &SessionId, paths: &Paths) -> Result<Receipt, Failure> {
+    let directory = paths.session(session);
+    if let Ok(Ownership::Held(_)) = ownership(&directory) {
+        match ask_now(session, paths, &Call::Session) {
+            Ok(value) => {
+                return serde_json::from_value(value)
+                    .map_err(|error| Failure::because("the receipt cannot be read", &error));
+            }
+            // It is starting or ending; the ledger knows as much.
+            Err(ControlError::Unreachable(_)) => {}
+            Err(error) => return Err(Failure::because("the session does not answer", &error)),
+        }
+    }
+    books::receipt(&paths.ledger(), session)
+}
+
+/// Asks a running session, from outside any runtime.
+pub(super) fn ask_now(
+    session: &SessionId,
+    paths: &Paths,
+    call: &Call,
+) -> Result<Value, ControlError> {
+    let socket = sockets_of(session, paths).join("control.sock");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ControlError::Unreachable)?;
+    runtime.block_on(ask(&socket, call))
+}

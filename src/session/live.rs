@@ -1,0 +1,478 @@
+//! A session with everything it needs running: its lock, ledger, account, proxy and sockets.
+
+use std::ffi::OsString;
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::StatusCode;
+use tokio::sync::watch;
+
+use super::control::{Answer, Call, ControlServer, Controlled, Refusal, Status, bind_private};
+use super::environment::{self, AgentEnvironment, AgentKind, EnvironmentParts};
+use super::owner::{OwnerLock, OwnerRecord};
+use super::processes::ProcessStamp;
+use super::start::Plan;
+use super::{books, settings_file};
+use crate::cap::Account;
+use crate::clock::SharedClock;
+use crate::config::Paths;
+use crate::id::SessionId;
+use crate::ledger::{Entry, Ledger};
+use crate::money::PicoUsd;
+use crate::proxy::credential::CredentialStore;
+use crate::proxy::{Proxy, ProxyParts};
+use crate::report::Failure;
+use crate::secret::{Credential, Placeholder};
+
+/// A unix socket's path has at most 107 bytes on Linux and 103 on macOS.
+const SOCKET_PATH_MAX: usize = 103;
+
+/// A session that nobody else owns, before it is made live.
+#[derive(Debug)]
+pub struct Slot {
+    /// Its name.
+    pub session: SessionId,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Its lock.
+    pub lock: OwnerLock,
+    /// What an earlier run left, when this one goes on with it.
+    pub resumed: Option<Resumed>,
+}
+
+/// The money of a session that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// Its cap.
+    pub cap: PicoUsd,
+    /// Charged so far, kept holds included.
+    pub settled: PicoUsd,
+}
+
+impl Slot {
+    /// A new session with a directory of its own.
+    ///
+    /// # Errors
+    /// When the directory or its lock cannot be made.
+    pub fn fresh(session: SessionId, paths: &Paths) -> Result<Self, Failure> {
+        let directory = prepare_directory(&session, paths)?;
+        let lock = OwnerLock::take(&directory)
+            .map_err(|error| Failure::because("the new session cannot be locked", &error))?;
+        Ok(Self {
+            session,
+            directory,
+            lock,
+            resumed: None,
+        })
+    }
+
+    /// Where its sockets are.
+    pub fn sockets(&self, paths: &Paths) -> PathBuf {
+        sockets_of(&self.session, paths)
+    }
+
+    /// Forgets a session that never began. A resumed one is left as it was.
+    pub fn abandon(self, paths: &Paths) {
+        let _gone = fs::remove_dir_all(self.sockets(paths));
+        if self.resumed.is_none() {
+            let _gone = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+/// Makes the directory of a session.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn prepare_directory(session: &SessionId, paths: &Paths) -> Result<PathBuf, Failure> {
+    let directory = paths.session(session);
+    make_private(&directory)?;
+    Ok(directory)
+}
+
+/// Where the sockets of a session are.
+pub fn sockets_of(session: &SessionId, paths: &Paths) -> PathBuf {
+    paths.runtime().join(session.as_str())
+}
+
+/// Makes a directory and what is above it, for this user only.
+pub(super) fn make_private(directory: &Path) -> Result<(), Failure> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| {
+            Failure::because(
+                format!("the directory {} cannot be made", directory.display()),
+                &error,
+            )
+        })
+}
+
+/// A live session.
+pub struct Live {
+    /// Its name.
+    pub session: SessionId,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// Where its sockets are.
+    pub sockets: PathBuf,
+    /// `http://127.0.0.1:PORT`.
+    pub base_url: String,
+    /// Its money.
+    pub account: Arc<Account>,
+    /// The ledger.
+    pub ledger: Ledger,
+    /// The ledger's file.
+    pub ledger_path: PathBuf,
+    /// The proxy.
+    pub proxy: Arc<Proxy>,
+    /// The clock.
+    pub clock: SharedClock,
+    lock: OwnerLock,
+    record: Mutex<OwnerRecord>,
+    agent_pid: AtomicI32,
+    stop: watch::Sender<bool>,
+}
+
+/// What an agent or a person needs to use a live session, and what must be wiped after.
+pub struct Access {
+    /// The placeholder's text.
+    pub placeholder: zeroize::Zeroizing<String>,
+    /// The real credential, to find it where it must not be.
+    pub credential: Arc<Credential>,
+}
+
+impl Live {
+    /// Makes a session live: credential, proxy, listeners, the durable entry, the control socket.
+    ///
+    /// # Errors
+    /// What could not be made. Until the entry is durable nothing was spent or recorded.
+    pub async fn begin(
+        plan: &mut Plan,
+        ledger: Ledger,
+        slot: &mut Option<Slot>,
+        clock: SharedClock,
+    ) -> Result<(Arc<Self>, ControlServer, Access), Failure> {
+        let taken = slot
+            .take()
+            .ok_or_else(|| Failure::failed("the session has no directory"))?;
+        let sockets = taken.sockets(&plan.paths);
+        match Self::serve(plan, ledger, &taken, &sockets, clock).await {
+            Err(failure) => {
+                *slot = Some(taken);
+                Err(failure)
+            }
+            Ok((parts, access)) => {
+                let record = Mutex::new(OwnerRecord::current(sockets.join("control.sock")));
+                let live = Arc::new(Self {
+                    session: taken.session,
+                    directory: taken.directory,
+                    sockets,
+                    base_url: parts.base_url,
+                    account: parts.account,
+                    ledger: parts.ledger,
+                    ledger_path: plan.paths.ledger(),
+                    proxy: parts.proxy,
+                    clock: parts.clock,
+                    lock: taken.lock,
+                    record,
+                    agent_pid: AtomicI32::new(0),
+                    stop: watch::Sender::new(false),
+                });
+                let control = live.open_control()?;
+                Ok((live, control, access))
+            }
+        }
+    }
+
+    async fn serve(
+        plan: &mut Plan,
+        ledger: Ledger,
+        slot: &Slot,
+        sockets: &Path,
+        clock: SharedClock,
+    ) -> Result<(Served, Access), Failure> {
+        let cap = match (&slot.resumed, plan.cap()) {
+            (Some(resumed), _) => resumed.cap,
+            (None, Some(cap)) => cap,
+            (None, None) => return Err(Failure::usage("there is no cap")),
+        };
+        let settled = slot
+            .resumed
+            .map_or(PicoUsd::ZERO, |resumed| resumed.settled);
+        let credential = CredentialStore::open(plan.take_credential(), Arc::clone(&clock))
+            .await
+            .map_err(|error| Failure::because("there is no credential", &error))?;
+        let real = credential.current();
+        let placeholder = Placeholder::random()
+            .map_err(|error| Failure::because("there are no random bytes", &error))?;
+        let access = Access {
+            placeholder: zeroize::Zeroizing::new(placeholder.expose().to_owned()),
+            credential: real,
+        };
+        let account = Account::new(
+            slot.session.clone(),
+            ledger.clone(),
+            cap,
+            settled,
+            plan.config.account_settings(),
+            Arc::clone(&clock),
+        );
+        let parts = ProxyParts {
+            session: slot.session.clone(),
+            book: Arc::clone(&plan.book),
+            account: Arc::clone(&account),
+            ledger: ledger.clone(),
+            clock: Arc::clone(&clock),
+        };
+        let proxy = Proxy::new(parts, plan.config.proxy_settings(), credential, placeholder)
+            .map_err(|error| Failure::because("the proxy cannot be set up", &error))?;
+        let base_url = listen(&proxy, sockets).await?;
+        slot.lock
+            .record(&OwnerRecord::current(sockets.join("control.sock")))
+            .map_err(|error| Failure::because("the session cannot be locked", &error))?;
+        books::opened(&ledger, slot, cap, plan).await?;
+        let served = Served {
+            base_url,
+            account,
+            ledger,
+            proxy,
+            clock,
+        };
+        Ok((served, access))
+    }
+
+    fn open_control(self: &Arc<Self>) -> Result<ControlServer, Failure> {
+        let path = self.sockets.join("control.sock");
+        ControlServer::start(&path, Arc::clone(self)).map_err(|error| {
+            Failure::because(
+                format!("the control socket {} cannot be made", path.display()),
+                &error,
+            )
+        })
+    }
+
+    /// The environment for an agent of this session.
+    pub fn agent_environment(
+        &self,
+        plan: &Plan,
+        kind: AgentKind,
+        access: &Access,
+    ) -> AgentEnvironment {
+        environment::build(
+            plan.environment.all(),
+            &EnvironmentParts {
+                kind,
+                base_url: &self.base_url,
+                placeholder: &access.placeholder,
+                pass_env: &plan.config.session.pass_env.value,
+                credential: Some(&access.credential),
+            },
+        )
+    }
+
+    /// The command line for an agent of this session; for Claude Code, writes its settings file.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn agent_arguments(&self, plan: &Plan, access: &Access) -> Result<Vec<OsString>, Failure> {
+        let Some(agent) = &plan.agent else {
+            return Ok(Vec::new());
+        };
+        let mut argv = agent.command.argv.clone();
+        let Some(claude) = &agent.claude else {
+            return Ok(argv);
+        };
+        let no_proxy = plan.environment.get("NO_PROXY");
+        let settings = settings_file::merged(
+            claude.given.clone(),
+            &self.base_url,
+            &access.placeholder,
+            no_proxy.as_deref().and_then(|text| text.to_str()),
+        );
+        let path = self.settings_path();
+        settings_file::write(&path, &settings).map_err(|error| {
+            Failure::because("the agent's settings file cannot be written", &error)
+        })?;
+        let at = claude.at.min(argv.len());
+        argv.splice(
+            at..at,
+            [OsString::from("--settings"), path.into_os_string()],
+        );
+        Ok(argv)
+    }
+
+    /// Where the settings file of a Claude Code agent is, while the session lives.
+    pub fn settings_path(&self) -> PathBuf {
+        self.directory.join("settings.json")
+    }
+
+    /// Writes down which process the agent is.
+    pub fn agent_started(&self, agent: ProcessStamp) {
+        self.agent_pid.store(agent.pid, Ordering::Relaxed);
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.agent = Some(agent);
+        if let Err(error) = self.lock.record(&record) {
+            tracing::warn!(%error, "the agent's pid was not written down");
+        }
+    }
+
+    /// The agent is gone.
+    pub fn agent_ended(&self) {
+        self.agent_pid.store(0, Ordering::Relaxed);
+    }
+
+    /// Asks the session to end.
+    pub fn request_stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Resolves when the session was asked to end over the control socket.
+    pub async fn stop_requested(&self) {
+        let mut asked = self.stop.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _asked = asked.wait_for(|stop| *stop).await;
+    }
+
+    /// The state in short.
+    pub fn status(&self) -> Status {
+        let balance = self.account.balance();
+        let agent = self.agent_pid.load(Ordering::Relaxed);
+        let stopping = *self.stop.borrow();
+        Status {
+            session: self.session.clone(),
+            pid: ProcessStamp::current().pid,
+            state: if stopping { "stopping" } else { "running" }.to_owned(),
+            cap_pico_usd: balance.cap.pico(),
+            spent_pico_usd: balance.settled.pico(),
+            held_pico_usd: balance.held.pico(),
+            waiting: balance.waiting,
+            agent_pid: (agent != 0).then_some(agent),
+        }
+    }
+
+    fn status_answer(&self, code: StatusCode) -> Answer {
+        let value = serde_json::to_value(self.status()).map_err(|error| Refusal {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message: error.to_string(),
+        })?;
+        Ok((code, value))
+    }
+
+    async fn top_up(&self, pico_usd: u64) -> Answer {
+        if pico_usd == 0 {
+            return Err(Refusal {
+                status: StatusCode::BAD_REQUEST,
+                message: "a top-up of nothing".to_owned(),
+            });
+        }
+        let amount = PicoUsd::from_pico(pico_usd);
+        self.account.top_up(amount).await.map_err(|error| Refusal {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            message: format!("the ledger does not take the top-up: {error}"),
+        })?;
+        tracing::info!(%amount, "cap raised");
+        self.status_answer(StatusCode::OK)
+    }
+
+    async fn receipt_answer(&self) -> Answer {
+        let (path, session) = (self.ledger_path.clone(), self.session.clone());
+        let free = self.proxy.counters().free;
+        let read = tokio::task::spawn_blocking(move || books::receipt(&path, &session)).await;
+        let failed = |message: String| Refusal {
+            status: StatusCode::INTERNAL_SERVER_ERROR,
+            message,
+        };
+        let mut receipt = read
+            .map_err(|error| failed(error.to_string()))?
+            .map_err(|failure| failed(failure.message().to_owned()))?;
+        // Those of this run are written down when it ends.
+        receipt.free_requests = receipt.free_requests.saturating_add(free);
+        let value = serde_json::to_value(receipt).map_err(|error| failed(error.to_string()))?;
+        Ok((StatusCode::OK, value))
+    }
+}
+
+impl Controlled for Live {
+    fn call(self: Arc<Self>, call: Call) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        Box::pin(async move {
+            match call {
+                Call::Session => self.receipt_answer().await,
+                Call::Status => self.status_answer(StatusCode::OK),
+                Call::TopUp { pico_usd } => self.top_up(pico_usd).await,
+                Call::Stop => {
+                    self.request_stop();
+                    self.status_answer(StatusCode::ACCEPTED)
+                }
+            }
+        })
+    }
+}
+
+struct Served {
+    base_url: String,
+    account: Arc<Account>,
+    ledger: Ledger,
+    proxy: Arc<Proxy>,
+    clock: SharedClock,
+}
+
+/// Listens on a unix socket and on an ephemeral loopback port; gives the latter's URL.
+async fn listen(proxy: &Arc<Proxy>, sockets: &Path) -> Result<String, Failure> {
+    make_private(sockets)?;
+    let path = sockets.join("proxy.sock");
+    if path.as_os_str().len() > SOCKET_PATH_MAX {
+        return Err(Failure::usage(format!(
+            "the socket path {} has more than {SOCKET_PATH_MAX} bytes",
+            path.display()
+        ))
+        .hint("set XDG_RUNTIME_DIR to a shorter directory"));
+    }
+    let unix = bind_private(&path).map_err(|error| {
+        Failure::because(
+            format!("the socket {} cannot be made", path.display()),
+            &error,
+        )
+    })?;
+    let no_port =
+        |error: std::io::Error| Failure::because("no port of 127.0.0.1 can be listened on", &error);
+    let tcp = tokio::net::TcpListener::bind(("127.0.0.1", 0))
+        .await
+        .map_err(no_port)?;
+    let port = tcp.local_addr().map_err(no_port)?.port();
+    proxy.serve_unix(unix);
+    proxy.serve_tcp(tcp);
+    Ok(format!("http://127.0.0.1:{port}"))
+}
+
+impl Plan {
+    /// The credential's source, once.
+    fn take_credential(&mut self) -> crate::proxy::credential::CredentialSource {
+        std::mem::replace(
+            &mut self.credential,
+            crate::proxy::credential::CredentialSource::Dummy,
+        )
+    }
+}
+
+/// The entry that opens a session.
+pub(super) fn opened_entry(slot: &Slot, cap: PicoUsd, plan: &Plan) -> Entry {
+    let argv0 = plan
+        .agent
+        .as_ref()
+        .map(|agent| agent.command.argv0().to_string_lossy().into_owned());
+    Entry::Opened {
+        cap,
+        on_cap: plan.config.session.on_cap.value,
+        pricing_digest: plan.book.digest().0.clone(),
+        argv0,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        resumed: slot.resumed.is_some(),
+    }
+}

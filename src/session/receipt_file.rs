@@ -1,0 +1,104 @@
+//! The file that `--receipt` names: checked before the session, written whole or not at all.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::report::Failure;
+
+/// A place that was found writable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiptFile {
+    path: PathBuf,
+}
+
+impl ReceiptFile {
+    /// Checks that a receipt can be written there, by making and removing a file beside it.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub fn check(path: PathBuf) -> Result<Self, Failure> {
+        let absolute = std::path::absolute(&path).map_err(|error| refused(&path, &error))?;
+        match fs::metadata(&absolute) {
+            Ok(meta) if meta.is_dir() => {
+                return Err(Failure::usage(format!(
+                    "the receipt cannot be written to {}: it is a directory",
+                    path.display()
+                )));
+            }
+            Ok(meta) if meta.is_file() => {
+                fs::OpenOptions::new()
+                    .append(true)
+                    .open(&absolute)
+                    .map_err(|error| refused(&path, &error))?;
+            }
+            Ok(_) => return Ok(Self { path: absolute }),
+            Err(_) => {}
+        }
+        beside(&absolute).map_err(|error| refused(&path, &error))?;
+        Ok(Self { path: absolute })
+    }
+
+    /// Writes `text`: a new file in place of an old one; a device or pipe is written to as it is.
+    ///
+    /// # Errors
+    /// When it cannot be written; an old file is then unchanged.
+    pub fn write(&self, text: &[u8]) -> Result<(), Failure> {
+        self.replace(text).map_err(|error| {
+            Failure::because(
+                format!("the receipt cannot be written to {}", self.path.display()),
+                &error,
+            )
+        })
+    }
+
+    fn replace(&self, text: &[u8]) -> std::io::Result<()> {
+        if fs::metadata(&self.path).is_ok_and(|meta| !meta.is_file()) {
+            return fs::OpenOptions::new()
+                .write(true)
+                .open(&self.path)?
+                .write_all(text);
+        }
+        let mut file = beside(&self.path)?;
+        file.write_all(text)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+/// A new private file in the same directory, removed unless it is renamed.
+fn beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    tempfile::Builder::new()
+        .prefix(".labproxy-receipt-")
+        .tempfile_in(directory)
+}
+
+fn refused(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!(
+        "the receipt cannot be written to {}: {error}",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What cannot be written is refused before the start; an old receipt is replaced whole.
+    #[test]
+    fn a_receipt_place_is_checked_and_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let refused = |path: PathBuf| ReceiptFile::check(path).unwrap_err().message().to_owned();
+        assert!(refused(directory.path().to_owned()).contains("is a directory"));
+        assert!(refused(directory.path().join("no/such/r.json")).contains("No such file"));
+        let path = directory.path().join("r.json");
+        let file = ReceiptFile::check(path.clone()).unwrap();
+        assert!(!path.exists(), "the check leaves nothing behind");
+        file.write(b"one, longer").unwrap();
+        file.write(b"two").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
