@@ -14,7 +14,7 @@ use super::running::{Ending, interrupted};
 use super::signals::{Asked, Signals};
 use super::start::{Plan, agent_failure};
 use super::terminal::TerminalState;
-use super::{books, ending, running};
+use super::{ending, running};
 use crate::clock::SharedClock;
 use crate::ledger::Ledger;
 use crate::report::{self, Exit, Failure};
@@ -190,7 +190,7 @@ fn start_agent(
 /// A session in front of its user: our stdio is the agent's, exports go to stdout.
 pub struct Foreground<'a> {
     /// Where exports go.
-    pub out: &'a mut crate::report::Output,
+    pub out: &'a mut report::Output,
 }
 
 impl Audience for Foreground<'_> {
