@@ -256,7 +256,9 @@ fn a_given_file_takes_the_place_of_the_working_one() {
 /// A nonsense file cannot flood the screen.
 #[test]
 fn only_so_many_problems_are_shown() {
-    let text: String = (0..1_000).map(|index| format!("x{index} = 1\n")).collect();
+    let text = (0..1_000).fold(String::new(), |text, index| {
+        text + &format!("x{index} = 1\n")
+    });
     let user = User::new().working_file(&text);
     let problems = load(&Layers {
         environment: &user.environment(),
