@@ -148,7 +148,7 @@ pub fn merged(
     inherited_no_proxy: Option<&str>,
 ) -> Map<String, Value> {
     // A helper's output would be sent in place of the placeholder.
-    settings.remove("apiKeyHelper");
+    settings.insert("apiKeyHelper".to_owned(), Value::from(""));
     let mut env = match settings.remove("env") {
         Some(Value::Object(env)) => env,
         Some(_) | None => Map::new(),
@@ -245,7 +245,7 @@ mod tests {
         };
         let settings = Value::Object(merged(given, "http://127.0.0.1:1", "lp-x", Some(".lab")));
         assert_eq!(settings["model"], "m");
-        assert_eq!(settings.get("apiKeyHelper"), None);
+        assert_eq!(settings["apiKeyHelper"], "");
         let env = &settings["env"];
         assert_eq!(env["A"], "1");
         assert_eq!(env["ANTHROPIC_BASE_URL"], "http://127.0.0.1:1");
