@@ -119,7 +119,7 @@ general_settings:
     let log = fs::File::create(directory.join("log"))?;
     let mut command = Command::new(binary);
     command
-        .args(["--host", "127.0.0.1", "--num_workers", "2", "--port"])
+        .args(["--host", "127.0.0.1", "--num_workers", "1", "--port"])
         .arg(port.to_string())
         .arg("--config")
         .arg(&path)
