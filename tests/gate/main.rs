@@ -13,6 +13,7 @@
 mod bodies;
 mod bounds;
 mod captures;
+mod edits;
 mod headers;
 mod json;
 mod mutations;
