@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::parse::Parser;
 use super::scan;
 
 /// Containers inside one another. Real tool inputs and schemas stay below 40; many parsers stop
@@ -88,21 +89,22 @@ pub enum Kind {
     Object,
 }
 
+/// A value or a key, in the order of the text.
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    start: u32,
-    end: u32,
+pub(super) struct Node {
+    pub start: u32,
+    pub end: u32,
     /// Index after the whole subtree.
-    next: u32,
-    kind: Kind,
-    escaped: bool,
+    pub next: u32,
+    pub kind: Kind,
+    pub escaped: bool,
 }
 
 /// A text and where each of its values stands.
 #[derive(Debug)]
 pub struct Tape<'a> {
-    text: &'a str,
-    nodes: Vec<Node>,
+    pub(super) text: &'a str,
+    pub(super) nodes: Vec<Node>,
 }
 
 /// One value of a tape.
@@ -110,10 +112,10 @@ pub struct Tape<'a> {
 pub struct Value<'t> {
     tape: &'t Tape<'t>,
     index: u32,
-    node: Node,
+    pub(super) node: Node,
 }
 
-fn wide(narrow: u32) -> usize {
+pub(super) fn wide(narrow: u32) -> usize {
     usize::try_from(narrow).unwrap_or(usize::MAX)
 }
 
@@ -134,17 +136,7 @@ impl<'a> Tape<'a> {
             Ok(text) => text,
             Err(error) => return fail(error.valid_up_to(), Fault::NotUtf8),
         };
-        let parser = Parser {
-            bytes,
-            at: 0,
-            tape: Tape {
-                text,
-                // A value takes about 40 bytes in the bodies of real clients.
-                nodes: Vec::with_capacity(bytes.len().min(MAX_VALUES) / 32),
-            },
-            open: Vec::new(),
-        };
-        parser.run()
+        Parser::new(text).run()
     }
 
     /// The outermost value.
@@ -152,7 +144,7 @@ impl<'a> Tape<'a> {
         self.value(0)
     }
 
-    fn value(&self, index: u32) -> Option<Value<'_>> {
+    pub(super) fn value(&self, index: u32) -> Option<Value<'_>> {
         let node = *self.nodes.get(wide(index))?;
         Some(Value {
             tape: self,
@@ -184,12 +176,13 @@ impl<'a> Tape<'a> {
     }
 
     /// Whether two keys say the same after decoding.
-    fn same(&self, left: Node, right: Node) -> bool {
+    pub(super) fn same(&self, left: Node, right: Node) -> bool {
         if left.escaped || right.escaped {
-            self.decoded(left) == self.decoded(right)
-        } else {
-            self.inside(left) == self.inside(right)
+            return self.decoded(left) == self.decoded(right);
         }
+        let bytes = |node: Node| self.text.as_bytes().get(wide(node.start)..wide(node.end));
+        let lengths = [left, right].map(|node| node.end.saturating_sub(node.start));
+        lengths.first() == lengths.last() && bytes(left) == bytes(right)
     }
 
     /// The text between a string's quotes, escapes as written.
@@ -198,7 +191,7 @@ impl<'a> Tape<'a> {
         self.text.get(inside).unwrap_or_default()
     }
 
-    fn decoded(&self, node: Node) -> Cow<'_, str> {
+    pub(super) fn decoded(&self, node: Node) -> Cow<'_, str> {
         let raw = self.inside(node);
         if node.escaped {
             Cow::Owned(scan::unescape(raw))
@@ -323,236 +316,4 @@ pub fn shown(text: &str) -> String {
         }
     }
     out
-}
-
-struct Parser<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    tape: Tape<'a>,
-    /// Containers that are not closed yet.
-    open: Vec<Open>,
-}
-
-#[derive(Clone, Copy)]
-struct Open {
-    node: u32,
-    object: bool,
-}
-
-impl<'a> Parser<'a> {
-    fn run(mut self) -> Result<Tape<'a>, JsonError> {
-        loop {
-            self.space();
-            if self.value()? {
-                continue;
-            }
-            // A value is whole: go on to the next one of the same container, or leave it.
-            loop {
-                self.space();
-                let Some(open) = self.open.last().copied() else {
-                    return match self.peek() {
-                        None => Ok(self.tape),
-                        Some(_) => self.fail(Fault::Trailing),
-                    };
-                };
-                match (self.peek(), open.object) {
-                    (Some(b','), object) => {
-                        self.at += 1;
-                        if object {
-                            self.key()?;
-                        }
-                        break;
-                    }
-                    (Some(b'}'), true) | (Some(b']'), false) => {
-                        self.at += 1;
-                        self.close(open)?;
-                    }
-                    (None, _) => return self.fail(Fault::End),
-                    _ => return self.fail(Fault::Unexpected),
-                }
-            }
-        }
-    }
-
-    /// Reads one value, or opens a container and gives `true` when a value must follow.
-    fn value(&mut self) -> Result<bool, JsonError> {
-        let start = self.at;
-        match self.peek() {
-            Some(b'"') => self.string()?,
-            Some(opening @ (b'{' | b'[')) => return self.container(opening == b'{'),
-            Some(b'-' | b'0'..=b'9') => {
-                let Some(end) = scan::number(self.bytes, start) else {
-                    return self.fail(Fault::Number);
-                };
-                self.at = end;
-                self.push(start, Kind::Number, false)?;
-            }
-            Some(b't') => self.word(b"true", Kind::Bool)?,
-            Some(b'f') => self.word(b"false", Kind::Bool)?,
-            Some(b'n') => self.word(b"null", Kind::Null)?,
-            Some(_) => return self.fail(Fault::Unexpected),
-            None => return self.fail(Fault::End),
-        }
-        Ok(false)
-    }
-
-    fn container(&mut self, object: bool) -> Result<bool, JsonError> {
-        if self.open.len() >= MAX_DEPTH {
-            return self.fail(Fault::Depth);
-        }
-        let start = self.at;
-        self.at += 1;
-        let node = self.push(
-            start,
-            if object { Kind::Object } else { Kind::Array },
-            false,
-        )?;
-        let open = Open { node, object };
-        self.open.push(open);
-        self.space();
-        match (self.peek(), object) {
-            (Some(b'}'), true) | (Some(b']'), false) => {
-                self.at += 1;
-                self.close(open)?;
-                Ok(false)
-            }
-            (_, true) => {
-                self.key()?;
-                Ok(true)
-            }
-            (_, false) => Ok(true),
-        }
-    }
-
-    fn close(&mut self, open: Open) -> Result<(), JsonError> {
-        self.open.pop();
-        let end = narrow(self.at);
-        let next = narrow(self.tape.nodes.len());
-        if let Some(node) = self.tape.nodes.get_mut(wide(open.node)) {
-            node.end = end;
-            node.next = next;
-        }
-        if open.object {
-            self.duplicates(open.node)?;
-        }
-        Ok(())
-    }
-
-    /// Refuses an object that has one key twice.
-    fn duplicates(&self, object: u32) -> Result<(), JsonError> {
-        /// Up to here comparing each pair is cheaper than sorting.
-        const PAIRS: usize = 12;
-        let Some(object) = self.tape.value(object) else {
-            return Ok(());
-        };
-        let fail = |key: Node| {
-            Err(JsonError {
-                at: wide(key.start),
-                fault: Fault::DuplicateKey(shown(&self.tape.decoded(key))),
-            })
-        };
-        let keys = || {
-            object
-                .children()
-                .filter_map(|(key, _)| key.map(|key| key.node))
-        };
-        let mut seen = [None::<Node>; PAIRS];
-        let mut count = 0;
-        for (key, place) in keys().zip(&mut seen) {
-            *place = Some(key);
-            count += 1;
-        }
-        for (position, key) in seen.iter().flatten().enumerate() {
-            let mut earlier = seen.iter().take(position).flatten();
-            if earlier.any(|before| self.tape.same(*before, *key)) {
-                return fail(*key);
-            }
-        }
-        if count == PAIRS {
-            let mut all: Vec<_> = keys().map(|key| (self.tape.decoded(key), key)).collect();
-            all.sort_unstable_by(|left, right| {
-                left.0.cmp(&right.0).then(left.1.start.cmp(&right.1.start))
-            });
-            let twice = all.array_windows().find(|[left, right]| left.0 == right.0);
-            if let Some([_, again]) = twice {
-                return fail(again.1);
-            }
-        }
-        Ok(())
-    }
-
-    fn key(&mut self) -> Result<(), JsonError> {
-        self.space();
-        match self.peek() {
-            Some(b'"') => self.string()?,
-            Some(_) => return self.fail(Fault::Unexpected),
-            None => return self.fail(Fault::End),
-        }
-        self.space();
-        match self.peek() {
-            Some(b':') => {
-                self.at += 1;
-                Ok(())
-            }
-            Some(_) => self.fail(Fault::Unexpected),
-            None => self.fail(Fault::End),
-        }
-    }
-
-    fn string(&mut self) -> Result<(), JsonError> {
-        let start = self.at;
-        match scan::string(self.bytes, start) {
-            Ok((end, escaped)) => {
-                self.at = end;
-                self.push(start, Kind::String, escaped)?;
-                Ok(())
-            }
-            Err((at, fault)) => Err(JsonError { at, fault }),
-        }
-    }
-
-    fn word(&mut self, word: &[u8], kind: Kind) -> Result<(), JsonError> {
-        let start = self.at;
-        let end = start.saturating_add(word.len());
-        if self.bytes.get(start..end) != Some(word) {
-            return self.fail(Fault::Unexpected);
-        }
-        self.at = end;
-        self.push(start, kind, false)?;
-        Ok(())
-    }
-
-    fn push(&mut self, start: usize, kind: Kind, escaped: bool) -> Result<u32, JsonError> {
-        if self.tape.nodes.len() >= MAX_VALUES {
-            return self.fail(Fault::Values);
-        }
-        let index = narrow(self.tape.nodes.len());
-        self.tape.nodes.push(Node {
-            start: narrow(start),
-            end: narrow(self.at),
-            next: index.saturating_add(1),
-            kind,
-            escaped,
-        });
-        Ok(index)
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
-        }
-    }
-
-    fn fail<T>(&self, fault: Fault) -> Result<T, JsonError> {
-        Err(JsonError { at: self.at, fault })
-    }
-}
-
-/// Offsets fit: the text was measured before.
-fn narrow(wide: usize) -> u32 {
-    u32::try_from(wide).unwrap_or(u32::MAX)
 }

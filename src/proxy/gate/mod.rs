@@ -6,6 +6,7 @@
 mod bound;
 mod edit;
 pub mod json;
+mod parse;
 mod scan;
 mod schema;
 mod walk;
