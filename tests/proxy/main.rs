@@ -11,6 +11,9 @@
     reason = "test code"
 )]
 
+mod access;
+mod bytes;
+mod clients;
 mod outcomes;
 mod rig;
 #[path = "../support/upstream.rs"]
