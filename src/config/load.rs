@@ -6,10 +6,11 @@ use super::file::{self, FileError, Owner, SettingsFile};
 use super::key::{Key, VARIABLE_PREFIX, nearest};
 use super::layer::Layer;
 use super::resolve::resolve;
-use super::source::Source;
+use super::source::{Source, Sourced};
 use super::tighten::tighten;
 use super::value::{Place, Written};
 use super::{Config, Environment, Paths, Problem, trust};
+use crate::money::PicoUsd;
 
 /// The file of a working directory.
 pub const WORKING_FILE: &str = "labproxy.toml";
@@ -59,6 +60,7 @@ pub fn load(layers: &Layers<'_>) -> Result<Config, Vec<Problem>> {
     };
     let defaults = Layer::default().under(loader.defaults());
     let folded = defaults.under(loader.user_file());
+    let ceiling = folded.limits.daily_usd.clone();
     let upper = match layers.given {
         Some(given) => loader.given_file(given),
         None => loader.working_file(&folded),
@@ -67,6 +69,7 @@ pub fn load(layers: &Layers<'_>) -> Result<Config, Vec<Problem>> {
         .under(upper)
         .under(loader.variables())
         .under(loader.flags());
+    loader.keep_below(ceiling.as_ref(), folded.limits.daily_usd.as_ref());
     let config = resolve(folded, &mut loader.problems);
     match config {
         Some(config) if loader.problems.is_empty() => Ok(config),
@@ -207,6 +210,21 @@ impl<'a> Loader<'a> {
             self.set(&mut layer, flag.key, flag.value, &source);
         }
         layer
+    }
+
+    /// The daily ceiling of the user's own file is a promise to themselves: what is started with
+    /// another environment or other flags may lower it only.
+    fn keep_below(&mut self, ceiling: Option<&Sourced<PicoUsd>>, daily: Option<&Sourced<PicoUsd>>) {
+        if let (Some(ceiling), Some(daily)) = (ceiling, daily)
+            && daily.value > ceiling.value
+        {
+            let key = Key::LimitsDailyUsd;
+            let what = format!(
+                "{key}: {} is above {}, which {} sets and only that file can raise",
+                daily.value, ceiling.value, ceiling.source
+            );
+            self.problems.push(Problem::new(daily.source.clone(), what));
+        }
     }
 
     fn set(&mut self, layer: &mut Layer, key: Key, text: &str, source: &Source) {

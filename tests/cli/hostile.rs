@@ -4,9 +4,34 @@ use std::net::TcpListener;
 
 use super::{User, ran};
 
-/// Every command that looks at the configuration or can do without it. A session id and a program
-/// stand where one is needed.
-const COMMANDS: &[&str] = &["config show", "config show --json"];
+/// A session that does not exist.
+const SESSION: &str = "ses_aaaaaaaaaaaaaaaaaaaaaaaaaa";
+
+/// Every command that looks at the configuration or can do without it, with the exit status that
+/// the file makes it have, where it does: `-` stands for one that has its own. SESSION stands for a
+/// session, CANARY for a program that would leave a file behind.
+const COMMANDS: &[(&str, &str)] = &[
+    ("2", "config show"),
+    ("2", "config show --json"),
+    ("2", "pricing show"),
+    ("2", "pricing check"),
+    ("2", "pricing quote"),
+    ("2", "session start"),
+    ("2", "session start --cap 1"),
+    ("125", "session start --cap 1 -- touch CANARY"),
+    ("125", "session start --cap 1 --detach -- touch CANARY"),
+    (
+        "125",
+        "session start --upstream http://127.0.0.1:1 -- touch CANARY",
+    ),
+    ("125", "session resume SESSION -- touch CANARY"),
+    ("-", "session list"),
+    ("-", "session list --json"),
+    ("-", "session show SESSION"),
+    ("-", "session stop SESSION"),
+    ("-", "session topup SESSION 1"),
+    ("-", "session discard SESSION"),
+];
 
 /// Every command inside the hostile directory names each setting of the file, runs none of its
 /// commands and calls none of its addresses.
@@ -36,11 +61,15 @@ fn t01_every_command_names_every_setting_of_a_hostile_file() {
          [host.gpu1]\n\
          ssh_config = \"ProxyCommand touch\"\n"
     ));
-    for line in COMMANDS {
+    for (status, line) in COMMANDS {
+        let canary = canary.to_str().unwrap();
+        let line = line.replace("SESSION", SESSION).replace("CANARY", canary);
         let mut command = user.command(line.split_whitespace());
         command.env("ANTHROPIC_API_KEY", "sk-ant-canary");
         let ran = ran(command);
-        assert_ne!(ran.code, 0, "{line}");
+        if *status != "-" {
+            assert_eq!(ran.code.to_string(), *status, "{line}: {}", ran.stderr);
+        }
         for place in [
             "labproxy.toml:2: session.cap_usd: ",
             "labproxy.toml:3: session.on_cap: ",

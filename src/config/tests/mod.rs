@@ -161,6 +161,56 @@ fn higher_layers_win_and_every_value_names_its_source() {
     assert_eq!(of_flag.value.to_string(), "$12.50");
 }
 
+/// Threat 20: the daily ceiling of the user's file can be lowered from above and not raised; where
+/// the file has none, a variable may bring one in.
+#[test]
+fn t20_the_daily_ceiling_is_raised_in_the_users_file_only() {
+    const NAME: &str = "LABPROXY_LIMITS_DAILY_USD";
+    let daily = |user: &User| {
+        user.load()
+            .unwrap()
+            .limits
+            .daily_usd
+            .unwrap()
+            .value
+            .to_string()
+    };
+    let user = || User::new().user_file("limits.daily_usd = \"10\"");
+    assert_eq!(daily(&user()), "$10.00");
+    assert_eq!(daily(&user().variable(NAME, "9")), "$9.00");
+    assert_eq!(
+        user().variable(NAME, "11").problems(),
+        [
+            "LABPROXY_LIMITS_DAILY_USD: limits.daily_usd: $11.00 is above $10.00, which \
+             ~/.config/labproxy/config.toml:1 sets and only that file can raise"
+        ]
+    );
+    let given = user().given_file("limits.daily_usd = \"11\"");
+    assert!(given.problems()[0].starts_with("given.toml:1: limits.daily_usd: $11.00 is above"));
+    assert_eq!(daily(&User::new().variable(NAME, "11")), "$11.00");
+}
+
+/// The page about the configuration has every setting, and its example is a good file.
+#[test]
+fn the_documented_settings_are_those_that_exist() {
+    let page = include_str!("../../../docs/configuration.md");
+    for key in Key::ALL {
+        assert!(
+            page.contains(&format!("| `{key}` |")),
+            "{key} is not documented"
+        );
+    }
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let user = User::new().user_file(example);
+    let config = user.load().unwrap();
+    let path = user.paths().user_config();
+    for entry in super::show::entries(&config) {
+        let is_there = matches!(&entry.source, Source::File { path: at, .. } if *at == path);
+        assert!(is_there, "{} is not in the example", entry.key);
+    }
+}
+
 /// Whatever is wrong, in whichever layer, is told in one go, each with its place.
 #[test]
 fn every_problem_of_every_layer_is_told_at_once() {
