@@ -150,7 +150,7 @@ fn reported(
     if observed.finished && observed.output_is_final {
         return Ok((usage.clone(), None));
     }
-    if !observed.started {
+    if !observed.is_stream || !observed.started {
         return Err("the response is not whole".to_owned());
     }
     let why = match (&observed.error_type, observed.finished, end) {

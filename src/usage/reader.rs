@@ -37,6 +37,8 @@ enum Source {
 )]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
+    /// The body is a stream of events.
+    pub is_stream: bool,
     /// Merged usage; `None` when no usage object was seen.
     pub usage: Option<Usage>,
     /// The usage says how much output there was in the end: it came in a `message_delta` or in a
@@ -72,10 +74,9 @@ impl UsageReader {
             BodyKind::Json => Source::Document(Document::new()),
             BodyKind::EventStream => Source::Events(Events::new()),
         };
-        Self {
-            source,
-            tally: Tally::default(),
-        }
+        let mut tally = Tally::default();
+        tally.observed.is_stream = kind == BodyKind::EventStream;
+        Self { source, tally }
     }
 
     /// Takes the next bytes; never fails and never keeps more than its byte budget.

@@ -11,5 +11,12 @@
     reason = "test code"
 )]
 
+mod file;
 mod price;
+mod properties;
+mod quote;
+mod reader;
+mod rules;
+mod seeds;
+mod verdict;
 mod worked;

@@ -1,5 +1,7 @@
 //! Short ways to price a usage object through JSON and through a stream, on a fixed day.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use labproxy::pricing::{Bill, ChargeTerms, PriceBook, bill};
 use labproxy::usage::{BodyKind, Observed, UsageReader};
@@ -10,8 +12,10 @@ pub(crate) fn today() -> Timestamp {
     "2026-11-29T12:00:00Z".parse().unwrap()
 }
 
-pub(crate) fn book() -> PriceBook {
-    PriceBook::builtin().unwrap()
+/// The built-in prices, loaded once.
+pub(crate) fn book() -> &'static PriceBook {
+    static BOOK: LazyLock<PriceBook> = LazyLock::new(|| PriceBook::builtin().unwrap());
+    &BOOK
 }
 
 pub(crate) fn read(kind: BodyKind, body: &[u8]) -> Observed {
@@ -70,7 +74,7 @@ pub(crate) fn bill_of(observed: &Observed, requested: &str, at: Timestamp) -> Bi
         refused: observed.stop_reason.as_deref() == Some("refusal"),
         known_usage: &[],
     };
-    bill(&book(), observed.usage.as_ref().unwrap(), &terms)
+    bill(book(), observed.usage.as_ref().unwrap(), &terms)
 }
 
 /// What a JSON answer with this usage costs, in pico-dollars, today.
