@@ -88,7 +88,11 @@ fn k24_the_python_sdk_asks_once_for_each_refusal() {
         let said = told[what]["said"].as_str().unwrap();
         assert!(said.contains("labproxy"), "{what}: {said}");
     }
-    assert_eq!(rig.standin.requests().len(), 0);
+    assert_eq!(rig.messages().len(), 0);
+    // What did not fit was counted first, which is free.
+    let counted = "/v1/messages/count_tokens";
+    let seen = rig.standin.requests();
+    assert!(seen.iter().all(|seen| seen.target == counted), "{seen:#?}");
     // The endpoint's refusal is no `POST /v1/messages`, so it has no line.
     assert_eq!(
         run.receipt["requests"].as_array().unwrap().len(),
