@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The demo: a real agent CLI under a cap, its receipt, and a cap that is too small. No key, no
-# outside traffic; the models' part is played by examples/upstream on loopback.
+# outside traffic: the provider is played by examples/upstream on loopback.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,7 @@ else
 fi
 title() { printf '\n%s%s%s\n' "$bold" "$*" "$off"; }
 note() { printf '%s%s%s\n' "$dim" "$*" "$off"; }
+good() { printf '%s%s%s\n' "$green" "$*" "$off"; }
 
 title "Building labproxy and the stand-in upstream"
 cargo build --locked --bin labproxy --example upstream
@@ -36,7 +37,8 @@ chmod 700 "$room"/{state,runtime}
 (umask 077 && printf 'sk-ant-demo-%s\n' "$(od -An -tx8 -N16 /dev/urandom | tr -d ' ')" > "$room/key")
 export HOME=$room/home XDG_STATE_HOME=$room/state XDG_CONFIG_HOME=$room/config XDG_RUNTIME_DIR=$room/runtime
 
-"$upstream" --expect-key-file "$room/key" --ready-file "$room/url" --pace 15 > /dev/null &
+"$upstream" --expect-key-file "$room/key" --ready-file "$room/url" --pace 15 \
+    --scenario 'write-file hello.txt' > /dev/null &
 upstream_pid=$!
 for _ in $(seq 100); do
     [ -s "$room/url" ] && break
@@ -45,13 +47,14 @@ for _ in $(seq 100); do
 done
 url=$(cat "$room/url")
 
-prompt='Write a greeting into hello.txt. [[scenario: write-file hello.txt]]'
+prompt='Write a greeting into hello.txt'
 if [ -x target/clients/node_modules/.bin/claude ]; then
-    agent=("$PWD/target/clients/node_modules/.bin/claude" -p "$prompt" --permission-mode acceptEdits)
-    shown='claude -p "Write a greeting into hello.txt" --permission-mode acceptEdits'
+    export PATH=$PWD/target/clients/node_modules/.bin:$PATH
+    agent=(claude -p "$prompt" --permission-mode acceptEdits)
+    shown="claude -p '$prompt' --permission-mode acceptEdits"
 else
     agent=(bash "$PWD/.ci/agent.sh" hello.txt)
-    shown='agent.sh hello.txt'
+    shown='bash .ci/agent.sh hello.txt'
 fi
 
 # session CAP: runs the agent in a session with that cap, as a user would.
@@ -72,13 +75,14 @@ session 0.05 || code=$?
 printf '\nThe agent ended with status %s; nothing was sent, nothing was spent.\n' "$code"
 [ "$code" != 0 ]
 
-title "3. What labproxy says and what the upstream counted"
-served=$(curl -fsS "$url/__standin/served" 2>/dev/null || true)
-if [ -n "$served" ]; then
-    theirs=$(printf '%s' "$served" | sed -n 's/.*"pico_usd":\([0-9]*\),"by_model".*/\1/p')
-    ours=$(sed -n 's/.*"spent_pico_usd": *\([0-9]*\).*/\1/p' "$room/receipt-2.json")
-    printf 'receipt   %18s pico-dollars\nupstream  %18s pico-dollars\n' "$ours" "$theirs"
-    [ "$ours" = "$theirs" ]
-    printf '%sthe same, to the last digit%s\n' "$green" "$off"
-fi
+title "3. Who counted what, and where the key is"
+ours=$(sed -n 's/.*"spent_pico_usd": *\([0-9]*\).*/\1/p' "$room/receipt-2.json")
+theirs=$(curl -fsS "$url/__standin/served" | sed -n 's/.*"pico_usd":\([0-9]*\),"by_model".*/\1/p')
+printf 'labproxy charged  %16s pico-dollars\nupstream served   %16s pico-dollars\n' "$ours" "$theirs"
+[ "$ours" = "$theirs" ]
+good 'the same, to the last digit'
+found=$(grep -rlF --exclude=key "$(cat "$room/key")" "$room" | wc -l)
+printf 'files that hold the key, beside its own: %s (agent home, workspace, ledger, receipts)\n' "$found"
+[ "$found" = 0 ]
 "$labproxy" ledger verify
+good 'labproxy works here. Next: export ANTHROPIC_API_KEY=… && labproxy session start --cap 2 -- claude'
