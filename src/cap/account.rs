@@ -165,7 +165,7 @@ impl Account {
             let (offer, balance) = self.offer(&want, &ask.request, arrival);
             match offer {
                 Offer::Take { hold, max_tokens } => return Ok((hold, max_tokens)),
-                Offer::Deny(denial) => return Err(denied(denial, balance)),
+                Offer::Deny(denial) => return Err(denied(denial, &balance)),
                 Offer::Count => {
                     want.counted = true;
                     let Some(count) = count.take() else { continue };
@@ -278,7 +278,7 @@ impl Account {
         &self,
         hold: PicoUsd,
         charged: PicoUsd,
-        entries: &[Entry],
+        entries: Vec<Entry>,
         change: impl FnOnce(&mut Purse),
     ) {
         if !entries.is_empty() {
@@ -323,7 +323,7 @@ impl Account {
             .refusals
             .record(request, facts, arrival, status, reason);
         if let Some(entry) = entry {
-            self.ledger.append_later(&self.session, &[entry]);
+            self.ledger.append_later(&self.session, vec![entry]);
         }
     }
 
@@ -357,7 +357,7 @@ impl Account {
         let closed = (was_open && is_recorded).then_some(Entry::Closed { reason });
         let entries: Vec<Entry> = closed.into_iter().chain(counted).collect();
         if !entries.is_empty() {
-            self.ledger.append_later(&self.session, &entries);
+            self.ledger.append_later(&self.session, entries);
         }
     }
 
@@ -377,7 +377,7 @@ impl Account {
         }
         let counted = self.state().refusals.take_counted();
         if let Some(entry) = counted {
-            self.ledger.append_later(&self.session, &[entry]);
+            self.ledger.append_later(&self.session, vec![entry]);
         }
         if let Err(error) = self.ledger.flush().await {
             tracing::error!(%error, "the last entries are not in the ledger");
@@ -385,7 +385,7 @@ impl Account {
     }
 }
 
-fn denied(denial: Denial, balance: Balance) -> Denied {
+fn denied(denial: Denial, balance: &Balance) -> Denied {
     match denial {
         Denial::Cap { needs } => Denied::Cap {
             cap: balance.cap,

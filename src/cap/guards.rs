@@ -62,7 +62,7 @@ impl Reserved {
     pub(super) fn never_held(mut self) {
         if let Some(hold) = self.hold.take() {
             hold.account
-                .resolve(hold.amount, PicoUsd::ZERO, &[], |_| {});
+                .resolve(hold.amount, PicoUsd::ZERO, Vec::new(), |_| {});
         }
     }
 }
@@ -83,7 +83,7 @@ impl Hold {
             end,
         };
         self.account
-            .resolve(self.amount, PicoUsd::ZERO, &[entry], |_| {});
+            .resolve(self.amount, PicoUsd::ZERO, vec![entry], |_| {});
     }
 }
 
@@ -113,7 +113,7 @@ impl Drop for InFlight {
                 end: None,
             };
             hold.account
-                .resolve(hold.amount, hold.amount, &[entry], |_| {});
+                .resolve(hold.amount, hold.amount, vec![entry], |_| {});
         }
     }
 }
@@ -142,7 +142,7 @@ impl Hold {
             });
             entries.push(Entry::Overrun { request, by });
         }
-        account.resolve(amount, charged, &entries, |purse| {
+        account.resolve(amount, charged, entries, |purse| {
             if is_answer {
                 purse.answered(clamped_to, at_max_tokens);
             }

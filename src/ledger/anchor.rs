@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rusqlite::Connection;
 use rustix::fs::FlockOperation;
 
-use super::chain::{EntryHash, Head};
+use super::chain::Head;
+use super::schema::{self, Identity};
 use super::{LedgerError, place};
 
 /// Bytes of a slot; both lie in one sector.
@@ -132,6 +134,15 @@ impl Anchor {
         })
     }
 
+    /// Makes the file durable.
+    pub(super) fn sync(&self) -> Result<(), LedgerError> {
+        self.file.sync_all().map_err(|source| LedgerError::Io {
+            path: self.path.clone(),
+            doing: "the high-water file cannot be made durable",
+            source,
+        })
+    }
+
     /// Says that the ledger is at `head` and nowhere else: an operator accepted it.
     pub(super) fn reset(&self, head: &Head) -> Result<(), LedgerError> {
         self.write(head, true)
@@ -210,44 +221,71 @@ fn read_up_to(file: &File, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(length)
 }
 
-/// Checks a ledger that ends at `head` against its mark; `hash_at` looks an entry's hash up.
+/// Checks a ledger against its high-water file; returns its last entry.
 pub(super) fn check(
-    mark: Mark,
-    paths: (&Path, &Path),
-    ledger_id: &str,
-    head: &Head,
-    hash_at: impl FnOnce(u64) -> Result<Option<EntryHash>, LedgerError>,
-) -> Result<(), LedgerError> {
-    let (path, anchor) = (paths.0.to_owned(), paths.1.to_owned());
+    anchor: &Path,
+    path: &Path,
+    connection: &Connection,
+    identity: &Identity,
+) -> Result<Head, LedgerError> {
+    match check_once(anchor, path, connection, identity) {
+        // RACE: another process made the ledger, the file and entries since the file was looked
+        // for. It stands now, if that is so.
+        Err(LedgerError::AnchorMissing { .. }) => check_once(anchor, path, connection, identity),
+        other => other,
+    }
+}
+
+fn check_once(
+    anchor: &Path,
+    path: &Path,
+    connection: &Connection,
+    identity: &Identity,
+) -> Result<Head, LedgerError> {
+    // Read before the ledger: what others append meanwhile only puts the ledger further ahead.
+    let mark = read(anchor).map_err(|source| LedgerError::Io {
+        path: anchor.to_owned(),
+        doing: "the high-water file cannot be read",
+        source,
+    })?;
+    let genesis = identity.genesis();
+    let head = schema::head(path, connection, genesis)?;
+    let (path_owned, anchor) = (path.to_owned(), anchor.to_owned());
     match mark {
-        Mark::Missing if head.seq == 0 => Ok(()),
+        Mark::Missing if head.seq == 0 => Ok(head),
         Mark::Missing => Err(LedgerError::AnchorMissing {
-            path,
+            path: path_owned,
             anchor,
             head: head.seq,
         }),
         Mark::Damaged => Err(LedgerError::AnchorDamaged { anchor }),
         Mark::At { head: mark, .. } if head.seq < mark.seq => Err(LedgerError::RolledBack {
-            path,
+            path: path_owned,
             head: head.seq,
             high_water: mark.seq,
         }),
-        Mark::At { ledger_id: id, .. } if id != ledger_id => {
-            Err(LedgerError::AnchorForeign { path, anchor })
+        Mark::At { ledger_id, .. } if ledger_id != identity.ledger_id => {
+            Err(LedgerError::AnchorForeign {
+                path: path_owned,
+                anchor,
+            })
         }
-        Mark::At { head: mark, .. } => match hash_at(mark.seq)? {
-            Some(hash) if hash == mark.hash => Ok(()),
-            _ => Err(LedgerError::Forked {
-                path,
-                seq: mark.seq,
-            }),
-        },
+        Mark::At { head: mark, .. } => {
+            match schema::hash_at(path, connection, genesis, mark.seq)? {
+                Some(hash) if hash == mark.hash => Ok(head),
+                _ => Err(LedgerError::Forked {
+                    path: path_owned,
+                    seq: mark.seq,
+                }),
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::EntryHash;
 
     fn head(seq: u64) -> Head {
         Head {

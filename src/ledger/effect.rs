@@ -20,21 +20,21 @@ pub(super) enum Effect {
 
 impl Entry {
     /// What this entry does to the sums.
-    pub(super) fn effect(&self) -> Effect {
+    pub(super) fn into_effect(self) -> Effect {
         match self {
             Self::Held {
                 request, amount, ..
-            } => Effect::Hold(request.clone(), *amount),
+            } => Effect::Hold(request, amount),
             Self::Settled {
                 request, charged, ..
             }
             | Self::Kept {
                 request, charged, ..
-            } => Effect::Resolve(request.clone(), *charged),
-            Self::Released { request, .. } => Effect::Resolve(request.clone(), PicoUsd::ZERO),
+            } => Effect::Resolve(request, charged),
+            Self::Released { request, .. } => Effect::Resolve(request, PicoUsd::ZERO),
             Self::Corrected {
                 request, charged, ..
-            } => Effect::Correct(request.clone(), *charged),
+            } => Effect::Correct(request, charged),
             Self::Opened { .. }
             | Self::Refused { .. }
             | Self::RefusedMore { .. }

@@ -18,6 +18,7 @@ mod queue;
 mod reader;
 mod schema;
 mod transaction;
+mod verify;
 mod writer;
 
 use std::future::Future;
@@ -36,6 +37,7 @@ pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts};
 pub use error::LedgerError;
 pub use reader::{Reader, Recorded, SessionRow, read_session};
 pub use schema::BUSY_WAIT;
+pub use verify::{Problem, Verified, accept_head, verify, verify_receipt};
 
 use anchor::Anchor;
 use queue::{Job, Prepared, Queue, Rejected, Work};
@@ -85,12 +87,6 @@ impl Ledger {
     pub fn open(options: LedgerOptions) -> Result<Self, LedgerError> {
         let directory = place::make_directory(&options.path)?;
         place::refuse_network(&directory)?;
-        // Read before the ledger: what others append meanwhile only puts the ledger further ahead.
-        let mark = anchor::read(&options.anchor).map_err(|source| LedgerError::Io {
-            path: options.anchor.clone(),
-            doing: "the high-water file cannot be read",
-            source,
-        })?;
         let machine = place::machine_name();
         let (connection, identity) = schema::open_for_writing(&options.path, machine.as_deref())?;
         place::sync_directory(&directory).map_err(|source| LedgerError::Io {
@@ -99,16 +95,11 @@ impl Ledger {
             source,
         })?;
         let genesis = identity.genesis();
-        let head = schema::head(&options.path, &connection, genesis)?;
-        anchor::check(
-            mark,
-            (&options.path, &options.anchor),
-            &identity.ledger_id,
-            &head,
-            |seq| schema::hash_at(&options.path, &connection, genesis, seq),
-        )?;
+        let head = anchor::check(&options.anchor, &options.path, &connection, &identity)?;
         let anchor = Anchor::open(&options.anchor, &identity.ledger_id)?;
         anchor.advance(&head)?;
+        // After a power cut the file is not empty, whatever became of later writes.
+        anchor.sync()?;
         let options = Arc::new(options);
         let queue = Arc::new(Queue::default());
         let writer = Writer {
@@ -147,7 +138,7 @@ impl Ledger {
         entries: Vec<Entry>,
     ) -> impl Future<Output = Result<(), Arc<LedgerError>>> + Send + 'static + use<> {
         let (reply, outcome) = oneshot::channel();
-        match prepare(&entries) {
+        match prepare(entries) {
             Ok(entries) => self.push(Work::Append {
                 session: session.clone(),
                 entries,
@@ -161,7 +152,7 @@ impl Ledger {
     /// Queues entries that nobody waits for: what ends a hold. They are written in order, with the
     /// next commit, and tried again while the ledger is locked by another process. If they are lost
     /// with this process, the hold that they end is kept at the next start.
-    pub fn append_later(&self, session: &SessionId, entries: &[Entry]) {
+    pub fn append_later(&self, session: &SessionId, entries: Vec<Entry>) {
         match prepare(entries) {
             Ok(entries) => self.push(Work::Append {
                 session: session.clone(),
@@ -264,8 +255,8 @@ impl Ledger {
     }
 }
 
-fn prepare(entries: &[Entry]) -> Result<Vec<Prepared>, LedgerError> {
-    entries.iter().map(Prepared::new).collect()
+fn prepare(entries: Vec<Entry>) -> Result<Vec<Prepared>, LedgerError> {
+    entries.into_iter().map(Prepared::new).collect()
 }
 
 async fn outcome_of<T>(

@@ -29,10 +29,10 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    pub(super) fn new(entry: &Entry) -> Result<Self, LedgerError> {
+    pub(super) fn new(entry: Entry) -> Result<Self, LedgerError> {
         Ok(Self {
-            body: serde_json::to_string(entry).map_err(LedgerError::Encode)?,
-            effect: entry.effect(),
+            body: serde_json::to_string(&entry).map_err(LedgerError::Encode)?,
+            effect: entry.into_effect(),
         })
     }
 }

@@ -237,7 +237,7 @@ fn found(path: &Path, connection: &Connection, machine: Option<&str>) -> Result<
         doing: "no random bytes for the ledger's name",
         source: std::io::Error::other(error),
     })?;
-    let ledger_id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let ledger_id = format!("{:032x}", u128::from_be_bytes(random));
     let insert = |name: &str, value: &str| {
         connection
             .execute(

@@ -376,18 +376,18 @@ impl<'a> Transaction<'a> {
 
     /// The sum of this name, zero where there is none yet.
     fn sum(&mut self, name: &str) -> Result<&mut PicoUsd, LedgerError> {
-        let index = match self.sums.iter().position(|(known, _)| known == name) {
-            Some(index) => index,
-            None => {
-                let amount: Option<i64> = self
-                    .connection
-                    .prepare_cached("SELECT pico_usd FROM sum WHERE name = ?1")
-                    .and_then(|mut select| select.query_row([name], |row| row.get(0)).optional())
-                    .map_err(self.failed())?;
-                let amount = amount.map_or(PicoUsd::ZERO, amount_from_sql);
-                self.sums.push((name.to_owned(), amount));
-                self.sums.len() - 1
-            }
+        let known = self.sums.iter().position(|(known, _)| known == name);
+        let index = if let Some(index) = known {
+            index
+        } else {
+            let amount: Option<i64> = self
+                .connection
+                .prepare_cached("SELECT pico_usd FROM sum WHERE name = ?1")
+                .and_then(|mut select| select.query_row([name], |row| row.get(0)).optional())
+                .map_err(self.failed())?;
+            let amount = amount.map_or(PicoUsd::ZERO, amount_from_sql);
+            self.sums.push((name.to_owned(), amount));
+            self.sums.len() - 1
         };
         let path = &self.options.path;
         self.sums
@@ -404,7 +404,7 @@ impl<'a> Transaction<'a> {
     fn keep(&mut self, session: &SessionId, at: i64, reason: &str) -> Result<Outcome, LedgerError> {
         let mut kept = PicoUsd::ZERO;
         for (request, hold) in self.holds(session)?.into_open() {
-            let entry = Prepared::new(&Entry::Kept {
+            let entry = Prepared::new(Entry::Kept {
                 request: request.clone(),
                 charged: hold.amount,
                 reason: reason.to_owned(),
@@ -437,7 +437,7 @@ impl<'a> Transaction<'a> {
         };
         // A day's sum only grows: a correction makes no room under the ceiling.
         let more = charged.saturating_sub(was);
-        let entry = Prepared::new(&Entry::Corrected {
+        let entry = Prepared::new(Entry::Corrected {
             request: request.clone(),
             charged,
             reason: reason.to_owned(),

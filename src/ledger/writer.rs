@@ -34,11 +34,7 @@ impl Writer {
     /// Works until no handle is left, or until something fails for good.
     pub(super) fn run(mut self) {
         while let Some(jobs) = self.queue.take() {
-            if let Err(error) = self.commit(jobs) {
-                tracing::error!(error = %error, cause = ?error, "the ledger failed; it takes nothing more");
-                for job in self.queue.poison() {
-                    job.fail(&error);
-                }
+            if !self.commit(jobs) {
                 // Every handle sees the poison; the thread has nothing more to do.
                 return;
             }
@@ -46,32 +42,39 @@ impl Writer {
         }
     }
 
-    /// One transaction for all jobs.
-    ///
-    /// # Errors
-    /// When the ledger must not be written any more.
-    fn commit(&mut self, jobs: Vec<Job>) -> Result<(), Arc<LedgerError>> {
+    /// One transaction for all jobs; says whether the ledger may be written again.
+    fn commit(&mut self, jobs: Vec<Job>) -> bool {
         let (outcomes, head) = match self.write(&jobs) {
             Ok(written) => written,
             Err(error @ LedgerError::Busy { .. }) => {
                 self.give_up(jobs, &Arc::new(error));
-                return Ok(());
+                return true;
             }
             Err(error) => {
-                let error = Arc::new(error);
-                for job in jobs {
-                    job.fail(&error);
-                }
-                return Err(error);
+                self.poison(&Arc::new(error), jobs);
+                return false;
             }
         };
         let anchored = self.anchor.advance(&head);
+        let is_anchored = anchored.is_ok();
+        if let Err(error) = anchored {
+            // What follows could not be proven against a rolled-back file. These entries are
+            // durable, and whoever waits for them is told so.
+            self.poison(&Arc::new(error), Vec::new());
+        }
         for (job, outcome) in jobs.into_iter().zip(outcomes) {
             reply(job, outcome);
         }
-        // The entries are durable, so whoever waited was told so; but what comes next could no
-        // longer be proven against a rolled-back file.
-        anchored.map_err(Arc::new)
+        is_anchored
+    }
+
+    /// Takes nothing more; whoever is told of the failure finds the ledger poisoned already.
+    fn poison(&self, error: &Arc<LedgerError>, jobs: Vec<Job>) {
+        tracing::error!(error = %error, cause = ?error, "the ledger failed and takes nothing more");
+        let queued = self.queue.poison();
+        for job in jobs.into_iter().chain(queued) {
+            job.fail(error);
+        }
     }
 
     fn write(&mut self, jobs: &[Job]) -> Result<(Vec<Outcome>, super::Head), LedgerError> {

@@ -1,0 +1,24 @@
+//! The ledger as other programs, broken disks and killed processes meet it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    reason = "test code"
+)]
+
+mod bench;
+mod ceiling;
+mod child;
+mod crash;
+mod disk;
+mod faults;
+mod order;
+mod prefixes;
+mod receipts;
+mod tamper;
+mod versions;
