@@ -3,6 +3,7 @@
 //! The JSON is stable: other tools read it. The same entries always give the same receipt, while
 //! the session runs and years later.
 
+mod check;
 mod fold;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use crate::cap::OnCap;
 use crate::id::{RequestId, SessionId};
 use crate::ledger::{Head, Recorded};
 use crate::money::PicoUsd;
+
+pub use check::check;
 
 use fold::Fold;
 

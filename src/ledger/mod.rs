@@ -37,7 +37,7 @@ pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts};
 pub use error::LedgerError;
 pub use reader::{Reader, Recorded, SessionRow, read_session};
 pub use schema::BUSY_WAIT;
-pub use verify::{Problem, Verified, accept_head, verify, verify_receipt};
+pub use verify::{Problem, Verified, accept_head, verify};
 
 use anchor::Anchor;
 use queue::{Job, Prepared, Queue, Rejected, Work};

@@ -81,6 +81,14 @@ impl Reader {
         schema::head(&self.path, &self.connection, self.identity.genesis())
     }
 
+    /// The hash of entry `seq`; `None` when there is no such entry.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn hash_at(&self, seq: u64) -> Result<Option<EntryHash>, LedgerError> {
+        schema::hash_at(&self.path, &self.connection, self.identity.genesis(), seq)
+    }
+
     /// Every session, oldest first.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Checking a ledger: its chain, its sums, its place against the high-water file, and receipts.
+//! Checking a ledger: its chain, its sums, its place against the high-water file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -14,7 +14,6 @@ use super::{Entry, LedgerError};
 use crate::cap::OnCap;
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
-use crate::receipt::Receipt;
 
 /// Problems that are listed; after a few dozen the rest says nothing new.
 const PROBLEMS_LISTED: usize = 50;
@@ -88,63 +87,6 @@ pub fn accept_head(path: &Path, anchor: &Path) -> Result<Verified, LedgerError> 
         Anchor::open(anchor, &reader.identity().ledger_id)?.reset(&head)?;
     }
     Ok(verified)
-}
-
-/// Checks a receipt against the ledger; what is wrong with it, or nothing.
-///
-/// # Errors
-/// When the ledger cannot be read.
-pub fn verify_receipt(path: &Path, receipt: &Receipt) -> Result<Vec<Problem>, LedgerError> {
-    let reader = Reader::open(path)?;
-    let problem = |what: String| {
-        Ok(vec![Problem {
-            seq: Some(receipt.ledger.seq),
-            what,
-        }])
-    };
-    let genesis = reader.identity().genesis();
-    match schema::hash_at(path, reader.connection(), genesis, receipt.ledger.seq)? {
-        Some(hash) if hash == receipt.ledger.hash => {}
-        Some(_) => {
-            return problem(
-                "the receipt names another hash: it was forged, or the ledger was replaced".into(),
-            );
-        }
-        None => {
-            return problem("the receipt names an entry that the ledger does not have".into());
-        }
-    }
-    let mut entries = match reader.session(&receipt.session) {
-        Err(LedgerError::NoSuchSession { .. }) => Vec::new(),
-        other => other?,
-    };
-    entries.retain(|recorded| recorded.head.seq <= receipt.ledger.seq);
-    let Some(expected) = Receipt::fold(&receipt.session, &entries) else {
-        return problem("the receipt names a session that had no entries then".into());
-    };
-    Ok(differences(&expected, receipt))
-}
-
-/// Each top-level field of the receipt that the ledger contradicts.
-fn differences(expected: &Receipt, receipt: &Receipt) -> Vec<Problem> {
-    let as_object = |receipt: &Receipt| match serde_json::to_value(receipt) {
-        Ok(serde_json::Value::Object(object)) => object,
-        _ => serde_json::Map::new(),
-    };
-    let (expected, found) = (as_object(expected), as_object(receipt));
-    expected
-        .iter()
-        .filter(|(name, value)| found.get(*name) != Some(value))
-        .map(|(name, value)| {
-            let what = match (value.is_array(), found.get(name)) {
-                (false, Some(other)) => {
-                    format!("the receipt says {name} is {other}, and the ledger says {value}")
-                }
-                _ => format!("the receipt's {name} are not those of the ledger"),
-            };
-            Problem { seq: None, what }
-        })
-        .collect()
 }
 
 /// Goes through every entry in one consistent view.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use labproxy::ledger::{Ledger, LedgerError, Reader, accept_head, verify_receipt};
-use labproxy::receipt::Receipt;
+use labproxy::ledger::{Ledger, LedgerError, Reader, accept_head};
+use labproxy::receipt::{Receipt, check};
 use rusqlite::Connection;
 
 use crate::bench::{fill, open, paths, pico, problems, read, verify, wait_until};
@@ -230,21 +230,21 @@ async fn t26_a_forged_receipt_is_named() {
     assert_eq!(receipt.spent_pico_usd, pico(77));
     // Later entries of other sessions do not matter.
     fill(&ledger, 1).await;
-    assert_eq!(verify_receipt(&path, &receipt).unwrap(), []);
+    assert_eq!(check(&Reader::open(&path).unwrap(), &receipt).unwrap(), []);
     let mut forged = receipt.clone();
     forged.spent_pico_usd = pico(7);
-    let found = verify_receipt(&path, &forged).unwrap();
+    let found = check(&Reader::open(&path).unwrap(), &forged).unwrap();
     assert_eq!(
         found[0].to_string(),
         "the receipt says spent_pico_usd is 7, and the ledger says 77"
     );
     let other = tempfile::tempdir().unwrap();
     fill(&open(other.path()).unwrap(), 77).await;
-    let found = verify_receipt(&paths(other.path()).0, &receipt).unwrap();
+    let found = check(&Reader::open(&paths(other.path()).0).unwrap(), &receipt).unwrap();
     assert!(found[0].what.contains("another hash"), "{found:?}");
     let short = Reader::open(&path).unwrap().head().unwrap();
     let mut beyond = receipt;
     beyond.ledger.seq = short.seq + 1;
-    let found = verify_receipt(&path, &beyond).unwrap();
+    let found = check(&Reader::open(&path).unwrap(), &beyond).unwrap();
     assert!(found[0].what.contains("does not have"), "{found:?}");
 }
