@@ -1,5 +1,7 @@
 //! Threats 8, 9, 22 and cases K07, K08, E07, E09: what a hold covers.
 
+use std::sync::LazyLock;
+
 use jiff::Timestamp;
 use labproxy::money::PicoUsd;
 use labproxy::pricing::{ChargeTerms, HoldRates, PriceBook, WriteBound, bill};
@@ -17,9 +19,10 @@ fn now() -> Timestamp {
     "2026-11-29T12:00:00Z".parse().unwrap()
 }
 
+static BOOK: LazyLock<PriceBook> = LazyLock::new(|| PriceBook::builtin().unwrap());
+
 fn rates(model: &str) -> HoldRates {
-    let book = PriceBook::builtin().unwrap();
-    book.hold_rates(model, now()).unwrap()
+    BOOK.hold_rates(model, now()).unwrap()
 }
 
 fn bytes(body: &Value) -> u64 {
@@ -61,7 +64,6 @@ fn usage(prompt: u64, writes: WriteBound, output: u64, searches: u64) -> Usage {
 }
 
 fn charge(model: &str, usage: &Usage, intent: &Intent) -> PicoUsd {
-    let book = PriceBook::builtin().unwrap();
     let terms = ChargeTerms {
         requested_model: model,
         served_model: Some(model),
@@ -70,7 +72,7 @@ fn charge(model: &str, usage: &Usage, intent: &Intent) -> PicoUsd {
         refused: false,
         known_usage: &[],
     };
-    bill(&book, usage, &terms).total
+    bill(&BOOK, usage, &terms).total
 }
 
 /// What Claude Code asks for by default: the numbers of the design.

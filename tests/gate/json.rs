@@ -1,5 +1,5 @@
 //! Threat 21: a text that two parsers could read differently is refused, everything else is read as
-//! serde_json reads it.
+//! `serde_json` reads it.
 
 use labproxy::proxy::gate::json::{Fault, JsonError, Kind, MAX_DEPTH, MAX_VALUES, Tape, Value};
 use labproxy::proxy::gate::{GatePolicy, check_messages};
@@ -199,7 +199,7 @@ fn nesting_and_values_are_bounded() {
     assert_eq!(fault(many.as_bytes()).1, Fault::Values);
 }
 
-/// Reads a tape back into serde_json's value.
+/// Reads a tape back into the value of `serde_json`.
 fn back(value: Value<'_>) -> serde_json::Value {
     match value.kind() {
         Kind::Null => serde_json::Value::Null,
@@ -234,7 +234,7 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 }
 
 proptest! {
-    /// Whatever serde_json writes, plain or pretty, is read back as it was.
+    /// Whatever `serde_json` writes, plain or pretty, is read back as it was.
     #[test]
     fn written_json_is_read_back(value in any_json()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
@@ -243,7 +243,7 @@ proptest! {
         }
     }
 
-    /// No bytes make the reader panic; what it accepts, serde_json accepts too, and reads the same.
+    /// No bytes make the reader panic; what it accepts, `serde_json` accepts too, and reads the same.
     #[test]
     fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(tape) = Tape::parse(&bytes) {
@@ -252,7 +252,7 @@ proptest! {
         }
     }
 
-    /// The same for bytes that look like JSON; what serde_json refuses is refused.
+    /// The same for bytes that look like JSON; what `serde_json` refuses is refused.
     #[test]
     fn broken_json_is_judged_as_serde_json_does(
         text in "[\\[\\]{},:\" \\\\u0-9a-fn.eE+-]{0,24}",

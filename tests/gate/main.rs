@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::as_conversions,
+    clippy::needless_pass_by_value,
     missing_docs,
     reason = "test code"
 )]
@@ -17,7 +18,9 @@ mod edits;
 mod headers;
 mod json;
 mod mutations;
+mod oracle;
 mod refusals;
 mod routes;
 mod schema;
+mod seeds;
 mod support;

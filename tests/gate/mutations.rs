@@ -38,6 +38,19 @@ fn judge(target: &str, body: &Value) -> Result<(), GateRefusal> {
     }
 }
 
+/// The same body with its long texts cut: what is put in beside them does not depend on them.
+fn short(body: Value) -> Value {
+    match body {
+        Value::String(text) if text.len() > 200 => json!("cut"),
+        Value::Array(items) => items.into_iter().map(short).collect(),
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(key, value)| (key, short(value)))
+            .collect(),
+        other => other,
+    }
+}
+
 /// Every body that passes, with where it was sent.
 fn passing() -> Vec<(String, String, Value)> {
     captures()
@@ -46,6 +59,7 @@ fn passing() -> Vec<(String, String, Value)> {
             let target = capture.target.path().to_owned();
             let body = capture.body?;
             judge(&target, &body).ok()?;
+            let body = short(body);
             Some((capture.file, target, body))
         })
         .collect()
@@ -153,7 +167,7 @@ fn t36_speed_is_refused_where_it_is_real_and_passes_as_data() {
             match (judge(&target, &body), path.as_str(), opaque) {
                 (Err(GateRefusal::Fast), "", false) | (Ok(()), _, true) => {}
                 (Err(GateRefusal::Feature { what, .. }), _, false) => {
-                    assert!(what.ends_with(".speed"), "{file} {path}: {what}");
+                    assert!(what.contains(".speed"), "{file} {path}: {what}");
                 }
                 (other, ..) => panic!("{file} {path}: {other:?}"),
             }

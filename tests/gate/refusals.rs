@@ -37,8 +37,9 @@ fn not_served() -> RouteRefusal {
     }
 }
 
-/// Every refusal with its status, its type and whether the client is told to give up.
-fn all() -> Vec<(Refusal, u16, &'static str, bool)> {
+/// The refusals of gate and cap, each with its status, its type and whether the client is told to
+/// give up.
+fn judged() -> Vec<(Refusal, u16, &'static str, bool)> {
     let long = "x".repeat(1_000);
     let feature = GateRefusal::Feature {
         what: long.clone(),
@@ -46,7 +47,6 @@ fn all() -> Vec<(Refusal, u16, &'static str, bool)> {
         remedy: "remedy".to_owned(),
     };
     let closed = |reason| Refusal::Denied(Denied::Closed(reason));
-    let upstream = Refusal::Upstream;
     let (invalid, billing, api) = ("invalid_request_error", "billing_error", "api_error");
     vec![
         (
@@ -102,6 +102,15 @@ fn all() -> Vec<(Refusal, u16, &'static str, bool)> {
             false,
         ),
         (Denied::ClientGone.into(), 503, api, true),
+    ]
+}
+
+/// The refusals of requests that the gate has not seen, and of the upstream.
+fn others() -> Vec<(Refusal, u16, &'static str, bool)> {
+    let upstream = Refusal::Upstream;
+    let (invalid, api) = ("invalid_request_error", "api_error");
+    let long = "x".repeat(1_000);
+    vec![
         (
             RouteRefusal::OddTarget { what: "is odd" }.into(),
             400,
@@ -152,6 +161,10 @@ fn all() -> Vec<(Refusal, u16, &'static str, bool)> {
         (upstream(UpstreamTrouble::Leak), 502, api, true),
         (upstream(UpstreamTrouble::NoCredential), 503, api, false),
     ]
+}
+
+fn all() -> impl Iterator<Item = (Refusal, u16, &'static str, bool)> {
+    judged().into_iter().chain(others())
 }
 
 /// Each refusal is in the provider's error shape, begins with the program's name, fits on a screen,

@@ -35,7 +35,7 @@ fn x01_the_served_routes_are_these() {
     }
 }
 
-/// A11: count_tokens with a query is the same route.
+/// A11: `count_tokens` with a query is the same route.
 #[test]
 fn a11_count_tokens_with_a_query_is_served() {
     let route = of("POST", "/v1/messages/count_tokens?beta=true");

@@ -8,17 +8,17 @@ use labproxy::proxy::gate::{GatePolicy, GateRefusal, Intent, WebSearchPolicy, ch
 use serde_json::{Value, json};
 
 /// A request as a real client sent it, with what was cut for the record filled in again.
-pub struct Capture {
-    pub file: String,
-    pub method: Method,
-    pub target: Uri,
-    pub headers: HeaderMap,
-    pub body: Option<Value>,
+pub(crate) struct Capture {
+    pub(crate) file: String,
+    pub(crate) method: Method,
+    pub(crate) target: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Option<Value>,
     /// Size of the original body.
-    pub body_bytes: usize,
+    pub(crate) body_bytes: usize,
 }
 
-pub fn captures() -> Vec<Capture> {
+pub(crate) fn captures() -> Vec<Capture> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/captures");
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -105,7 +105,7 @@ fn whole_tool(cut: &Value) -> Value {
 }
 
 /// A small body that passes.
-pub fn small() -> Value {
+pub(crate) fn small() -> Value {
     json!({
         "model": "claude-opus-5-5",
         "max_tokens": 1000,
@@ -114,7 +114,7 @@ pub fn small() -> Value {
 }
 
 /// A small body with more keys.
-pub fn with(more: Value) -> Value {
+pub(crate) fn with(more: Value) -> Value {
     let mut body = small();
     for (key, value) in more.as_object().unwrap() {
         body[key] = value.clone();
@@ -123,20 +123,20 @@ pub fn with(more: Value) -> Value {
 }
 
 /// A small body whose one message holds these blocks.
-pub fn blocks(blocks: Value) -> Value {
+pub(crate) fn blocks(blocks: Value) -> Value {
     with(json!({ "messages": [{ "role": "user", "content": blocks }] }))
 }
 
-pub fn check(body: &Value) -> Result<Intent, GateRefusal> {
+pub(crate) fn check(body: &Value) -> Result<Intent, GateRefusal> {
     check_messages(body.to_string().as_bytes(), &GatePolicy::default())
 }
 
-pub fn check_open(body: &Value) -> Result<Intent, GateRefusal> {
+pub(crate) fn check_open(body: &Value) -> Result<Intent, GateRefusal> {
     check_messages(body.to_string().as_bytes(), &open())
 }
 
 /// Everything that an operator can open.
-pub fn open() -> GatePolicy {
+pub(crate) fn open() -> GatePolicy {
     GatePolicy {
         web_search: Some(WebSearchPolicy {
             tokens_per_use: 40_000,
@@ -149,7 +149,7 @@ pub fn open() -> GatePolicy {
 }
 
 /// The thing that a refusal names.
-pub fn refused(result: Result<Intent, GateRefusal>) -> String {
+pub(crate) fn refused(result: Result<Intent, GateRefusal>) -> String {
     match result {
         Err(GateRefusal::Feature { what, why, remedy }) => {
             assert!(!why.is_empty() && !remedy.is_empty());
@@ -160,7 +160,7 @@ pub fn refused(result: Result<Intent, GateRefusal>) -> String {
 }
 
 /// The text of a 400.
-pub fn malformed(result: Result<Intent, GateRefusal>) -> String {
+pub(crate) fn malformed(result: Result<Intent, GateRefusal>) -> String {
     match result {
         Err(GateRefusal::Malformed(text)) => text,
         other => panic!("not refused as malformed: {other:?}"),
