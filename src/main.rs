@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -18,18 +19,30 @@ fn main() -> ExitCode {
     let environment = Environment::Process;
     let style = cli::style_of(&environment, std::io::stderr().is_terminal());
     let mut out = Output::stdout(cli::style_of(&environment, std::io::stdout().is_terminal()));
-    let done = match Cli::try_parse_from(arguments) {
-        Ok(Cli { global, command }) => {
-            logging::start(&global, &environment).and_then(|session_log| {
-                let ctx = Context::of_process(global, before, session_log);
-                cli::run(command, &ctx, &mut out)
-            })
-        }
-        Err(error) => answer(&error, job, &mut out),
+    // A panic would exit with 101, which could be the agent's own status.
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("no message");
+        report::tell(&report::panic_text(panic.location(), message));
+    }));
+    let done = std::panic::catch_unwind(AssertUnwindSafe(|| {
+        let done = match Cli::try_parse_from(arguments) {
+            Ok(Cli { global, command }) => {
+                logging::start(&global, &environment).and_then(|session_log| {
+                    let ctx = Context::of_process(global, before, session_log);
+                    cli::run(command, &ctx, &mut out)
+                })
+            }
+            Err(error) => answer(&error, job, &mut out),
+        };
+        done.and_then(|exit| out.flush().map(|()| exit))
+    }));
+    let exit = match done {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(failure)) => fail(&failure, job, style),
+        // The hook has told it.
+        Err(_) => Failure::failed("").exit(job),
     };
-    let done = done.and_then(|exit| out.flush().map(|()| exit));
-    done.unwrap_or_else(|failure| fail(&failure, job, style))
-        .into()
+    exit.into()
 }
 
 fn fail(failure: &Failure, job: Job, style: Style) -> Exit {

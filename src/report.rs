@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::panic::Location;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -290,6 +291,16 @@ impl Output {
     }
 }
 
+/// What is told of a panic, which is an error in labproxy: where, and the message, escaped.
+pub fn panic_text(place: Option<&Location<'_>>, message: &str) -> String {
+    let place = place.map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    format!(
+        "error: labproxy has an error at {}: {}\n",
+        escape_line(place),
+        escape_line(message)
+    )
+}
+
 /// Writes text to stderr. When that fails there is nobody left to tell.
 pub fn tell(text: &str) {
     let mut stderr = io::stderr().lock();
@@ -325,6 +336,14 @@ mod tests {
             "error: cannot write 'a\\nb'\n  f.toml:3: bad \\u{202e}\n  \
              caused by: disk\\x1b[2J full\nhint: make room\n"
         );
+    }
+
+    /// A panic is told in one line, escaped, with its place.
+    #[test]
+    fn t37_a_panic_is_told_escaped() {
+        let text = panic_text(Some(Location::caller()), "bad \x1b[2J\nname");
+        assert!(text.starts_with("error: labproxy has an error at src/report.rs:"));
+        assert!(text.ends_with(": bad \\x1b[2J\\nname\n"), "{text}");
     }
 
     struct Broken(io::ErrorKind);

@@ -63,12 +63,7 @@ struct SafeStderr(LogFormat);
 
 impl Write for SafeStderr {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
-        let line = message.strip_suffix(b"\n").unwrap_or(message);
-        let mut safe = match self.0 {
-            LogFormat::Text => escape_line(line),
-            LogFormat::Json => json_safe(&String::from_utf8_lossy(line)),
-        };
-        safe.push('\n');
+        let safe = safe_line(self.0, message);
         io::stderr().lock().write_all(safe.as_bytes())?;
         Ok(message.len())
     }
@@ -76,6 +71,17 @@ impl Write for SafeStderr {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// One message as a line that a terminal can only print.
+fn safe_line(format: LogFormat, message: &[u8]) -> String {
+    let line = message.strip_suffix(b"\n").unwrap_or(message);
+    let mut safe = match format {
+        LogFormat::Text => escape_line(line),
+        LogFormat::Json => json_safe(&String::from_utf8_lossy(line)),
+    };
+    safe.push('\n');
+    safe
 }
 
 /// Starts logging for the whole process.
@@ -158,6 +164,21 @@ mod tests {
     fn filter(written: &str) -> Result<Targets, Failure> {
         let variables = [(LOG_VARIABLE.to_owned(), written.into())];
         stderr_filter(0, &Environment::Fixed(variables.into()))
+    }
+
+    /// A message is one line, whatever a foreign string in it holds, in both formats.
+    #[test]
+    fn t37_messages_are_escaped() {
+        let text = "WARN model=\x1b[31m\u{9b}\u{202e}\nWARN forged\n".as_bytes();
+        assert_eq!(
+            safe_line(LogFormat::Text, text),
+            "WARN model=\\x1b[31m\\x9b\\u{202e}\\nWARN forged\n"
+        );
+        let json = "{\"model\":\"\u{9b}\u{202e}\"}\n".as_bytes();
+        assert_eq!(
+            safe_line(LogFormat::Json, json),
+            "{\"model\":\"\\u009b\\u202e\"}\n"
+        );
     }
 
     /// A filter turns labproxy's own messages up, and never those of a library.

@@ -2,6 +2,7 @@
 
 pub mod config;
 mod context;
+mod examples;
 pub mod hardening;
 pub mod ledger;
 pub mod logging;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Context;
+use super::{Context, examples};
 use crate::config::{Flag, Key, Paths};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
@@ -23,6 +23,7 @@ use crate::session::{books, inside, listing, lookup, receipt, resume};
 #[derive(Debug, Subcommand)]
 pub enum SessionCommand {
     /// Run an agent under a cap, or print what to export
+    #[command(after_long_help = examples::SESSION_START)]
     Start(StartArgs),
     /// List the sessions of this user
     List {
@@ -44,6 +45,7 @@ pub enum SessionCommand {
         id: String,
     },
     /// Raise a session's cap; requests that wait for room go on
+    #[command(after_long_help = examples::SESSION_TOPUP)]
     Topup {
         /// The session, or the beginning of its name.
         id: String,
@@ -51,6 +53,7 @@ pub enum SessionCommand {
         usd: PicoUsd,
     },
     /// Go on with a session that has ended: same cap and account, everything else new
+    #[command(after_long_help = examples::SESSION_RESUME)]
     Resume(ResumeArgs),
     /// Forget a session; what it spent stays in the ledger
     Discard {
