@@ -56,6 +56,27 @@ fn claude_code_runs_subagents_in_parallel() {
     assert_eq!(of_subagents.count(), 3);
 }
 
+/// Three subagents under a cap that cannot hold three whole requests at once: all are clamped, one may
+/// wait for another, and
+/// all get their answer.
+#[test]
+#[ignore = "run by 'make clients', which installs the clients"]
+fn subagents_share_a_small_cap() {
+    let rig = Rig::new();
+    let run = rig.run("0.90", &[&claude(), "-p", "Please. [[scenario: agents 3]]"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    rig.assert_exact(&run, 5);
+    let settled = outcomes(&run.receipt, "settled");
+    assert_eq!(settled.len(), 5, "{run:#?}");
+    let sent = settled
+        .iter()
+        .map(|request| request["max_tokens"]["sent"].as_u64());
+    assert!(
+        sent.max() < Some(Some(128_000)),
+        "all were clamped: {run:#?}"
+    );
+}
+
 /// An overloaded provider is retried by the CLI, and only the answer is billed.
 #[test]
 #[ignore = "run by 'make clients', which installs the clients"]

@@ -104,6 +104,25 @@ fn at_input(screen: &str) -> bool {
     bottom.any(|line| line.contains('❯'))
 }
 
+/// Starts the interactive CLI in a session and waits until it can be typed into.
+fn start_cli(rig: &Rig, tmux: &Tmux<'_>) {
+    let words = rig.arguments("2").join(" ");
+    let labproxy = env!("CARGO_BIN_EXE_labproxy");
+    let start = format!("{labproxy} {words} -- {}", claude());
+    tmux.keys(&[&start, "Enter"]);
+    tmux.wait("input field", at_input);
+}
+
+/// Ctrl-C twice: the CLI ends, and the shell is there again.
+fn leave(tmux: &Tmux<'_>) {
+    tmux.keys(&["C-c"]);
+    tmux.wait("question", |screen| {
+        screen.to_lowercase().contains("again to exit")
+    });
+    tmux.keys(&["C-c"]);
+    tmux.wait("shell", at_prompt);
+}
+
 /// The interactive CLI works as without labproxy: a turn, another window size, Ctrl-Z and `fg`,
 /// and Ctrl-C twice ends it, with a receipt.
 #[test]
@@ -114,10 +133,7 @@ fn the_interactive_cli_works_in_a_terminal() {
     let socket = rig.path("tmux.sock");
     let tmux = shell(&rig, &socket);
 
-    let words = rig.arguments("2").join(" ");
-    let start = format!("{} {words} -- {}", env!("CARGO_BIN_EXE_labproxy"), claude());
-    tmux.keys(&[&start, "Enter"]);
-    tmux.wait("input field", at_input);
+    start_cli(&rig, &tmux);
     tmux.keys(&["Say hello."]);
     tmux.wait("typed text", |screen| screen.contains("Say hello."));
     tmux.keys(&["Enter"]);
@@ -140,12 +156,7 @@ fn the_interactive_cli_works_in_a_terminal() {
         at_input(screen) && !at_prompt(screen)
     });
 
-    tmux.keys(&["C-c"]);
-    tmux.wait("question", |screen| {
-        screen.to_lowercase().contains("again to exit")
-    });
-    tmux.keys(&["C-c"]);
-    tmux.wait("shell", at_prompt);
+    leave(&tmux);
     let receipt = rig.receipt();
     assert_eq!(
         receipt["spent_pico_usd"],
@@ -153,4 +164,32 @@ fn the_interactive_cli_works_in_a_terminal() {
         "{receipt:#}"
     );
     assert_eq!(receipt["end_reason"], "agent_exit", "{receipt:#}");
+}
+
+/// Esc in the middle of an answer: the CLI goes on, and the answer that nobody waits for any more is
+/// read to its end and charged by what the provider says.
+#[test]
+#[ignore = "run by 'make clients', which installs the clients"]
+fn d01_an_interrupted_answer_is_read_on_and_charged() {
+    let rig = Rig::new();
+    answer_first_questions(&rig);
+    let socket = rig.path("tmux.sock");
+    let tmux = shell(&rig, &socket);
+    start_cli(&rig, &tmux);
+    tmux.keys(&["-l", "Go on. [[scenario: slow 200]]"]);
+    tmux.wait("typed text", |screen| screen.contains("slow 200"));
+    tmux.keys(&["Enter"]);
+    tmux.wait("first words", |screen| screen.contains("All of this"));
+    tmux.keys(&["Escape"]);
+    tmux.wait("interruption", |screen| screen.contains("Interrupted"));
+    leave(&tmux);
+    let receipt = rig.receipt();
+    let request = &receipt["requests"][0];
+    assert_eq!(request["client_gone"], true, "{receipt:#}");
+    assert_eq!(request["outcome"], "settled", "{receipt:#}");
+    assert_eq!(
+        receipt["spent_pico_usd"],
+        rig.served().pico_usd,
+        "{receipt:#}"
+    );
 }
