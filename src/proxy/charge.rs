@@ -7,10 +7,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Proxy;
+use super::{Proxy, leak};
 use crate::cap::InFlight;
 use crate::ledger::RequestEnd;
 use crate::money::PicoUsd;
+use crate::secret::Credential;
 use crate::usage::{Admission, BodyEnd, Observed, Settlement, Verdict, decide};
 
 /// Whether the client is still there; set when its side of the request is dropped.
@@ -64,10 +65,16 @@ impl Charge {
     }
 
     /// The response's head is here.
-    pub(crate) fn head(&mut self, status: http::StatusCode, headers: &http::HeaderMap) {
+    pub(crate) fn head(
+        &mut self,
+        status: http::StatusCode,
+        headers: &http::HeaderMap,
+        credential: &Credential,
+    ) {
         self.status = Some(status.as_u16());
         self.upstream_request_id = headers
             .get("request-id")
+            .filter(|value| !leak::quotes(value.as_bytes(), credential))
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
         self.upstream_time = self.proxy.skew.observe(headers, &*self.proxy.parts.clock);

@@ -85,7 +85,7 @@ pub(crate) async fn exchange(exchange: Exchange) -> Response<ProxyBody> {
         Err(Failed { trouble, refusal }) => {
             if let Some(refusal) = refusal {
                 // The 401 was a whole answer, and nothing was sent after it.
-                charge.head(refusal.status, &refusal.headers);
+                charge.head(refusal.status, &refusal.headers, &refusal.credential);
                 charge.settle(BodyEnd::Complete, &refusal.observed);
             } else {
                 let end = match trouble {
@@ -123,6 +123,8 @@ struct WholeRefusal {
     status: StatusCode,
     headers: HeaderMap,
     observed: Observed,
+    /// The credential that was refused.
+    credential: Arc<Credential>,
 }
 
 impl From<UpstreamTrouble> for Failed {
@@ -192,8 +194,8 @@ impl Sending<'_> {
                 });
             };
             reread = true;
-            credential = fresh;
-            refusal = Some(read_refusal(response, lease).await);
+            let refused = std::mem::replace(&mut credential, fresh);
+            refusal = Some(read_refusal(response, lease, refused).await);
         }
     }
 
@@ -223,7 +225,11 @@ impl Sending<'_> {
 }
 
 /// Reads a 401 to its end, so that its connection can be used again and its charge is known.
-async fn read_refusal(response: Response<Incoming>, lease: Lease) -> Box<WholeRefusal> {
+async fn read_refusal(
+    response: Response<Incoming>,
+    lease: Lease,
+    credential: Arc<Credential>,
+) -> Box<WholeRefusal> {
     let (parts, mut body) = response.into_parts();
     let mut reader = crate::usage::UsageReader::new(BodyKind::Json);
     let mut left = REFUSAL_LIMIT;
@@ -248,6 +254,7 @@ async fn read_refusal(response: Response<Incoming>, lease: Lease) -> Box<WholeRe
         status: parts.status,
         headers: parts.headers,
         observed: reader.finish(),
+        credential,
     })
 }
 
@@ -260,7 +267,7 @@ fn relay(
     mut charge: Charge,
 ) -> Result<Response<ProxyBody>, UpstreamTrouble> {
     let (parts, incoming) = response.into_parts();
-    charge.head(parts.status, &parts.headers);
+    charge.head(parts.status, &parts.headers, credential);
     if parts.status.is_redirection() {
         let reason = "the upstream answered with a redirect";
         charge.keep(reason);

@@ -91,7 +91,7 @@ pub struct ProxySettings {
     pub max_connections: usize,
 }
 
-/// How long a proxy waits for an upstream that has a request.
+/// How long a proxy waits for an upstream, and keeps its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// For an answer's head. A non-streaming answer is generated whole before its head comes, and
@@ -102,6 +102,9 @@ pub struct Times {
     pub silence: Duration,
     /// For the rest of an answer whose client has left; `design.md` 12.
     pub drain: Duration,
+    /// How long an idle HTTP/1.1 connection may be used again: shorter than the 5 s after which
+    /// common gateways (Node, uvicorn) close theirs, so that no request races a close.
+    pub pool_idle: Duration,
 }
 
 impl Default for Times {
@@ -110,6 +113,7 @@ impl Default for Times {
             head: Duration::from_mins(11),
             silence: Duration::from_mins(5),
             drain: Duration::from_mins(1),
+            pool_idle: Duration::from_secs(4),
         }
     }
 }
@@ -222,7 +226,7 @@ impl Proxy {
     ) -> Result<Arc<Self>, ProxySetupError> {
         let tasks = Tasks::new(tokio::runtime::Handle::current());
         Ok(Arc::new(Self {
-            upstream: Upstream::new(&settings.upstream, tasks.clone())?,
+            upstream: Upstream::new(&settings.upstream, times.pool_idle, tasks.clone())?,
             peers: Peers::new(settings.max_connections),
             bodies: BodyBudget::new(),
             counts: Counts::new(),

@@ -45,6 +45,8 @@ pub(crate) struct Flow {
     lease: Option<Lease>,
     silence: Silence,
     has_ended: bool,
+    /// Why it was broken off, until the client's connection is told.
+    failure: Option<RelayError>,
 }
 
 impl Flow {
@@ -62,6 +64,7 @@ impl Flow {
             lease: Some(lease),
             silence: Silence::new(silence),
             has_ended: false,
+            failure: None,
         };
         if flow.incoming.is_end_stream() {
             flow.end(BodyEnd::Complete);
@@ -74,6 +77,9 @@ impl Flow {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, RelayError>>> {
+        if let Some(error) = self.failure.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
         while !self.has_ended {
             match Pin::new(&mut self.incoming).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
@@ -85,11 +91,11 @@ impl Flow {
                     match self.take(data) {
                         Ok(bytes) if bytes.is_empty() => {}
                         Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
-                        Err(leak) => return self.fail(BodyEnd::Cut, leak.into()),
+                        Err(leak) => return self.fail(cx, BodyEnd::Cut, leak.into()),
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    return self.fail(BodyEnd::Cut, RelayError::Upstream(error));
+                    return self.fail(cx, BodyEnd::Cut, RelayError::Upstream(error));
                 }
                 Poll::Ready(None) => {
                     self.end(BodyEnd::Complete);
@@ -99,7 +105,7 @@ impl Flow {
                 }
                 Poll::Pending => {
                     if self.silence.is_too_long(cx) {
-                        return self.fail(BodyEnd::TimedOut, RelayError::Silent);
+                        return self.fail(cx, BodyEnd::TimedOut, RelayError::Silent);
                     }
                     return Poll::Pending;
                 }
@@ -128,10 +134,25 @@ impl Flow {
         Ok(all.freeze())
     }
 
-    fn fail(&mut self, end: BodyEnd, error: RelayError) -> Poll<Option<Result<Bytes, RelayError>>> {
+    /// Settles at once, but gives the error with the next poll: hyper writes out what it has been
+    /// given only when there is nothing more at the moment, and drops it when there is an error.
+    fn fail(
+        &mut self,
+        cx: &Context<'_>,
+        end: BodyEnd,
+        error: RelayError,
+    ) -> Poll<Option<Result<Bytes, RelayError>>> {
         tracing::warn!(%error, "a response was broken off");
+        // What was read of such an answer may hold the credential, so none of it is recorded.
+        if let RelayError::Leak(_) = error
+            && let Some(charge) = self.take_charge()
+        {
+            charge.keep("the answer repeats the credential");
+        }
         self.end(end);
-        Poll::Ready(Some(Err(error)))
+        self.failure = Some(error);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Settles, and lets the connection be used again when the body was whole.
@@ -251,7 +272,10 @@ impl Body for ProxyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Own(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
-            Self::Relay(relay) => relay.flow.as_ref().is_none_or(|flow| flow.has_ended),
+            Self::Relay(relay) => relay
+                .flow
+                .as_ref()
+                .is_none_or(|flow| flow.has_ended && flow.failure.is_none()),
         }
     }
 
@@ -264,6 +288,7 @@ impl Body for ProxyBody {
             // The guard may hold bytes back for a while, but in all there are as many.
             Self::Relay(relay) => match relay.flow.as_ref() {
                 Some(flow) if !flow.has_ended => flow.incoming.size_hint(),
+                Some(flow) if flow.failure.is_some() => SizeHint::new(),
                 Some(_) | None => SizeHint::with_exact(0),
             },
         }

@@ -24,9 +24,6 @@ use super::connect::{ConnectError, Connected, Connector};
 use super::tasks::Tasks;
 use super::{ProxySetupError, UpstreamSettings};
 
-/// An idle HTTP/1.1 connection is used again only within this time: shorter than the 5 s after
-/// which common gateways (Node, uvicorn) close theirs, so that a request never races a close.
-const HTTP1_IDLE: Duration = Duration::from_secs(4);
 /// An idle HTTP/2 connection is used again within this time; beyond it a NAT may have dropped it
 /// without a word, and a request sent into the void costs its whole hold.
 const HTTP2_IDLE: Duration = Duration::from_mins(1);
@@ -73,6 +70,8 @@ pub(crate) struct Upstream {
     authority: Authority,
     host: HeaderValue,
     prefix: String,
+    /// An idle HTTP/1.1 connection is used again only within this time.
+    http1_idle: Duration,
     tasks: Tasks,
     pool: Mutex<Pool>,
     /// Connecting is single-flight until the peer is known to speak HTTP/1.1 only.
@@ -146,6 +145,7 @@ impl Upstream {
     /// When the URL cannot be used, or the roots cannot be loaded.
     pub(crate) fn new(
         settings: &UpstreamSettings,
+        http1_idle: Duration,
         tasks: Tasks,
     ) -> Result<Arc<Self>, ProxySetupError> {
         let connector = Connector::new(settings)?;
@@ -173,6 +173,7 @@ impl Upstream {
             host: HeaderValue::from_str(host).map_err(|_| bad())?,
             prefix: path.trim_end_matches('/').to_owned(),
             scheme,
+            http1_idle,
             tasks,
             pool: Mutex::new(Pool::default()),
             connecting: tokio::sync::Mutex::new(()),
@@ -247,7 +248,7 @@ impl Upstream {
             }
         }
         match pool.http1.pop() {
-            Some((sender, since)) if now.duration_since(since) <= HTTP1_IDLE => {
+            Some((sender, since)) if now.duration_since(since) <= self.http1_idle => {
                 Some(Sender::Http1(sender))
             }
             Some(_) => {

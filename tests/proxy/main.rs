@@ -14,7 +14,11 @@
 mod access;
 mod bytes;
 mod clients;
+mod connections;
 mod outcomes;
 mod rig;
+mod secrets;
 #[path = "../support/upstream.rs"]
 mod upstream;
+#[path = "../support/upstream_h2.rs"]
+mod upstream_h2;
