@@ -1,0 +1,59 @@
+//! A killed labproxy: its agent goes with it, and what was in flight is charged.
+
+use crate::rig::{Rig, Running, eventually, is_alive};
+
+/// Kills labproxy at each step of a request; the agent is gone, and the next command that opens the
+/// ledger charges what is not known: never less than what the upstream served (threat 12).
+#[test]
+fn t12_a_killed_labproxy_leaves_no_agent_and_no_free_request() {
+    for (step, script) in [
+        ("before any request", "echo $$; sleep 600"),
+        (
+            "after a request",
+            "echo $$; $CALL hello; echo done; sleep 600",
+        ),
+        (
+            "in a request",
+            "echo $$; exec $CALL '[[scenario: late 600000]]'",
+        ),
+    ] {
+        let rig = Rig::new();
+        let running = Running::of(&mut rig.start(&[], &["sh", "-c", script]));
+        let agent: i32 = running.line().parse().unwrap();
+        match step {
+            "after a request" => assert_eq!(running.line(), "200done"),
+            "in a request" => eventually("the request", || (rig.arrived() == 1).then_some(())),
+            _ => {}
+        }
+        let session = rig.session();
+        running.signal("KILL");
+        assert_eq!(running.finish().code, None, "{step}");
+        eventually("the agent's end", || (!is_alive(agent)).then_some(()));
+        let listed = rig.list();
+        assert_eq!(listed[0]["state"], "interrupted", "{step}");
+        // Any command that opens the ledger for writing settles what the dead one left.
+        let next = rig.run(&[], &["true"]);
+        assert_eq!(next.code, Some(0), "{next:?}");
+        let shown = rig.show(&session);
+        let spent = shown["spent_pico_usd"].as_u64().unwrap();
+        assert_eq!(shown["held_pico_usd"], 0, "{step}");
+        assert!(spent >= rig.standin.served().pico_usd, "{step}");
+        if step == "in a request" {
+            assert!(next.stderr.contains("without settling"), "{next:?}");
+            assert_eq!(shown["requests"][0]["outcome"], "kept");
+            assert!(spent > 0);
+        }
+    }
+}
+
+/// An agent that ignores every signal it can is gone with a killed labproxy all the same.
+#[test]
+fn a_stubborn_agent_does_not_outlive_a_killed_labproxy() {
+    let rig = Rig::new();
+    let script = "trap '' TERM HUP INT QUIT; echo $$; while :; do sleep 0.2; done";
+    let running = Running::of(&mut rig.start(&[], &["sh", "-c", script]));
+    let agent: i32 = running.line().parse().unwrap();
+    running.signal("KILL");
+    drop(running.finish());
+    eventually("the agent's end", || (!is_alive(agent)).then_some(()));
+}
