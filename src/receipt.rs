@@ -6,8 +6,6 @@
 mod check;
 mod fold;
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -153,27 +151,6 @@ pub struct Receipt {
     pub over_cap_pico_usd: PicoUsd,
     /// The session's last entry in the ledger's chain, which stands for all before it.
     pub ledger: Head,
-    /// Counts and amounts by model and item.
-    #[serde(skip)]
-    sums: BTreeMap<(String, String), Sum>,
-}
-
-/// Count and amount of one model and item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sum {
-    count: u64,
-    charged: PicoUsd,
-}
-
-/// What a person is shown of a receipt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Summary {
-    /// How many requests had each outcome; those in flight have none.
-    pub requests: Vec<(Option<Outcome>, u64)>,
-    /// Tokens and searches by kind, in the words of a bill.
-    pub items: Vec<(String, u64)>,
-    /// Charges by model.
-    pub models: Vec<(String, PicoUsd)>,
 }
 
 impl Receipt {
@@ -185,37 +162,5 @@ impl Receipt {
             fold.take(recorded);
         }
         Some(fold.finish())
-    }
-
-    /// What a person is shown.
-    pub fn summary(&self) -> Summary {
-        let mut requests = BTreeMap::<Option<Outcome>, u64>::new();
-        for line in &self.requests {
-            *requests.entry(line.outcome).or_default() += 1;
-        }
-        if self.refusals_beyond_listed > 0 {
-            *requests.entry(Some(Outcome::Refused)).or_default() += self.refusals_beyond_listed;
-        }
-        let mut items = BTreeMap::<&str, u64>::new();
-        let mut models = BTreeMap::<&str, PicoUsd>::new();
-        for ((model, item), sum) in &self.sums {
-            if sum.count > 0 {
-                let count = items.entry(item).or_default();
-                *count = count.saturating_add(sum.count);
-            }
-            let charged = models.entry(model).or_default();
-            *charged = charged.saturating_add(sum.charged);
-        }
-        Summary {
-            requests: requests.into_iter().collect(),
-            items: items
-                .into_iter()
-                .map(|(item, count)| (item.to_owned(), count))
-                .collect(),
-            models: models
-                .into_iter()
-                .map(|(model, charged)| (model.to_owned(), charged))
-                .collect(),
-        }
     }
 }

@@ -1,18 +1,307 @@
-//! `labproxy ledger`.
+//! `labproxy ledger`: what was held and charged, and whether the record of it is whole.
 
-use clap::Subcommand;
+mod export;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Subcommand, ValueEnum};
+use serde_json::{Value, json};
 
 use super::Context;
+use crate::escape::escape_line;
+use crate::id::SessionId;
+use crate::ledger::{self, Entry, LedgerError, Reader, Verified};
+use crate::money::PicoUsd;
+use crate::receipt::{self, Receipt};
 use crate::report::{Exit, Failure, Output};
+use crate::table::{Column, Table};
+
+const VERIFY_HELP: &str = "\
+Recomputes the hash of every entry and every sum, and compares the end with the
+high-water file. Exits with 1 when anything is wrong, and names it.
+
+--accept-head is for an operator who put an older ledger back knowingly, or lost
+the high-water file: when the ledger is sound in itself, it is gone on with.";
 
 /// What `labproxy ledger` can do.
 #[derive(Debug, Subcommand)]
-pub enum LedgerCommand {}
+pub enum LedgerCommand {
+    /// List every session that ever spent anything, with its sums
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a session's entries in order
+    Show {
+        /// The session, or the beginning of its name
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print every entry of every session
+    Export {
+        /// One JSON object in each line, or a table for spreadsheets
+        #[arg(long, value_enum, default_value_t = Format::Jsonl)]
+        format: Format,
+    },
+    /// Check that no entry is missing, changed or forged
+    #[command(after_help = VERIFY_HELP)]
+    Verify {
+        /// A receipt to be checked against the ledger
+        #[arg(long, value_name = "FILE")]
+        receipt: Option<PathBuf>,
+        /// Go on with this ledger although the high-water file says otherwise
+        #[arg(long)]
+        accept_head: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// How entries are exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One JSON object in each line.
+    Jsonl,
+    /// Comma-separated values.
+    Csv,
+}
 
 /// Does it.
 ///
 /// # Errors
 /// Why it could not be done.
-pub fn run(command: LedgerCommand, _ctx: &Context, _out: &mut Output) -> Result<Exit, Failure> {
-    match command {}
+pub fn run(command: LedgerCommand, ctx: &Context, out: &mut Output) -> Result<Exit, Failure> {
+    let paths = ctx.paths()?;
+    let path = paths.ledger();
+    match command {
+        LedgerCommand::List { json } => list(&path, json, out),
+        LedgerCommand::Show { id, json } => show(&path, &id, json, out),
+        LedgerCommand::Export { format } => export::export(&open(&path)?, format, out),
+        LedgerCommand::Verify {
+            receipt,
+            accept_head,
+            json,
+        } => {
+            let verified = if accept_head {
+                ledger::accept_head(&path, &paths.anchor())
+            } else {
+                ledger::verify(&path, &paths.anchor())
+            };
+            let verified = verified.map_err(|error| unreadable(&path, &error))?;
+            let receipt = receipt.map(|file| ctx.directory().join(file));
+            verify(&open(&path)?, &verified, receipt.as_deref(), json, out)
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<Reader, Failure> {
+    Reader::open(path).map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &LedgerError) -> Failure {
+    if path.exists() {
+        Failure::because("the ledger cannot be read", error)
+    } else {
+        let file = escape_line(path.as_os_str().as_encoded_bytes());
+        Failure::failed(format!("there is no ledger at {file}"))
+            .hint("the first 'labproxy session start' makes one")
+    }
+}
+
+fn list(path: &Path, as_json: bool, out: &mut Output) -> Result<Exit, Failure> {
+    let reader = open(path)?;
+    let failed = |error: LedgerError| unreadable(path, &error);
+    let mut rows = Vec::new();
+    let mut table = Table::new([
+        Column::text("SESSION"),
+        Column::text("STARTED"),
+        Column::text("END"),
+        Column::number("REQUESTS"),
+        Column::number("SPENT"),
+        Column::number("HELD"),
+        Column::number("CAP"),
+    ]);
+    for row in reader.sessions().map_err(failed)? {
+        let entries = reader.session(&row.session).map_err(failed)?;
+        let Some(receipt) = Receipt::fold(&row.session, &entries) else {
+            continue;
+        };
+        let count = receipt.requests.len();
+        let requests = u64::try_from(count)
+            .unwrap_or(u64::MAX)
+            .saturating_add(receipt.refusals_beyond_listed);
+        table.row([
+            row.session.as_str(),
+            &format!("{:.0}", receipt.started_at),
+            receipt.end_reason.as_deref().unwrap_or("-"),
+            &requests.to_string(),
+            &receipt.spent_pico_usd.to_string(),
+            &receipt.held_pico_usd.to_string(),
+            &receipt.cap_pico_usd.to_string(),
+        ]);
+        rows.push(json!({
+            "session": row.session,
+            "started_at": receipt.started_at,
+            "ended_at": receipt.ended_at,
+            "end_reason": receipt.end_reason,
+            "requests": requests,
+            "cap_pico_usd": receipt.cap_pico_usd,
+            "spent_pico_usd": receipt.spent_pico_usd,
+            "held_pico_usd": receipt.held_pico_usd,
+            "first_seq": row.first_seq,
+            "last_seq": row.last_seq,
+        }));
+    }
+    if as_json {
+        out.json(&rows)?;
+    } else {
+        out.table(&table)?;
+    }
+    Ok(Exit::SUCCESS)
+}
+
+fn show(path: &Path, id: &str, as_json: bool, out: &mut Output) -> Result<Exit, Failure> {
+    let reader = open(path)?;
+    let session = find(&reader, id)?;
+    let entries = reader
+        .session(&session)
+        .map_err(|error| unreadable(path, &error))?;
+    if as_json {
+        let entries: Vec<Value> = entries
+            .iter()
+            .map(|recorded| export::object(&session, recorded))
+            .collect();
+        out.json(&entries)?;
+        return Ok(Exit::SUCCESS);
+    }
+    let mut table = Table::new([
+        Column::number("SEQ"),
+        Column::text("TIME"),
+        Column::text("ENTRY"),
+        Column::text("REQUEST"),
+        Column::number("HELD"),
+        Column::number("CHARGED"),
+        Column::text("NOTE"),
+    ]);
+    for recorded in &entries {
+        let cells = export::Cells::of(recorded);
+        let amount = |amount: Option<PicoUsd>| amount.map_or(String::new(), |it| it.to_string());
+        table.row([
+            &recorded.head.seq.to_string(),
+            &format!("{:.3}", recorded.at),
+            cells.entry,
+            cells.request.as_deref().unwrap_or(""),
+            &amount(cells.held),
+            &amount(cells.charged),
+            cells.reason.as_deref().unwrap_or(""),
+        ]);
+    }
+    out.table(&table)?;
+    Ok(Exit::SUCCESS)
+}
+
+/// The session of that name, or the only one whose name begins so.
+fn find(reader: &Reader, id: &str) -> Result<SessionId, Failure> {
+    let full = if id.starts_with("ses_") {
+        id.to_owned()
+    } else {
+        format!("ses_{id}")
+    };
+    let sessions = reader
+        .sessions()
+        .map_err(|error| unreadable(reader.path(), &error))?;
+    let mut found = sessions
+        .into_iter()
+        .map(|row| row.session)
+        .filter(|session| session.as_str().starts_with(&full));
+    match (found.next(), found.next()) {
+        (Some(session), None) if full.len() > "ses_".len() => Ok(session),
+        (Some(_), _) => Err(
+            Failure::usage(format!("several sessions begin with '{id}'"))
+                .hint("'labproxy ledger list' shows them"),
+        ),
+        (None, _) => Err(Failure::usage(format!("the ledger has no session '{id}'"))
+            .hint("'labproxy ledger list' shows them")),
+    }
+}
+
+fn verify(
+    reader: &Reader,
+    verified: &Verified,
+    receipt: Option<&Path>,
+    as_json: bool,
+    out: &mut Output,
+) -> Result<Exit, Failure> {
+    let mut problems: Vec<String> = verified.problems.iter().map(ToString::to_string).collect();
+    if let Some(file) = receipt {
+        let wrong = receipt::check(reader, &read_receipt(file)?)
+            .map_err(|error| unreadable(reader.path(), &error))?;
+        problems.extend(wrong.iter().map(|problem| format!("receipt: {problem}")));
+    }
+    if as_json {
+        out.json(&json!({
+            "sound": problems.is_empty(),
+            "entries": verified.head.seq,
+            "head": verified.head.hash,
+            "sessions": verified.sessions,
+            "charged_pico_usd": verified.charged,
+            "held_pico_usd": verified.held,
+            "problems": problems,
+            "problems_beyond_listed": verified.problems_beyond_listed,
+        }))?;
+    } else {
+        for problem in &problems {
+            out.line(&escape_line(problem))?;
+        }
+        if verified.problems_beyond_listed > 0 {
+            out.line(&format!("and {} more", verified.problems_beyond_listed))?;
+        }
+        out.line(&format!(
+            "{}: {} entries of {} sessions, {} charged, {} held",
+            if problems.is_empty() {
+                "sound"
+            } else {
+                "NOT SOUND"
+            },
+            verified.head.seq,
+            verified.sessions,
+            verified.charged,
+            verified.held,
+        ))?;
+    }
+    Ok(if problems.is_empty() {
+        Exit::SUCCESS
+    } else {
+        Exit::FAILED
+    })
+}
+
+fn read_receipt(file: &Path) -> Result<Receipt, Failure> {
+    let shown = escape_line(file.as_os_str().as_encoded_bytes());
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| Failure::because(format!("{shown} cannot be read"), &error))?;
+    serde_json::from_str(&text)
+        .map_err(|error| Failure::because(format!("{shown} is not a receipt"), &error))
+}
+
+/// What the entry says, for a person: its kind, as in the JSON.
+const fn kind(entry: &Entry) -> &'static str {
+    match entry {
+        Entry::Opened { .. } => "opened",
+        Entry::Held { .. } => "held",
+        Entry::Settled { .. } => "settled",
+        Entry::Released { .. } => "released",
+        Entry::Kept { .. } => "kept",
+        Entry::Refused { .. } => "refused",
+        Entry::RefusedMore { .. } => "refused_more",
+        Entry::Overrun { .. } => "overrun",
+        Entry::ToppedUp { .. } => "topped_up",
+        Entry::Closed { .. } => "closed",
+        Entry::Ended { .. } => "ended",
+        Entry::Corrected { .. } => "corrected",
+    }
 }

@@ -1,5 +1,6 @@
 //! Reading the ledger: sessions and their entries, in one consistent view.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -155,6 +156,41 @@ impl Reader {
         Ok(entries)
     }
 
+    /// Calls `take` with every entry of every session, in order, until it returns `false`.
+    ///
+    /// # Errors
+    /// When the ledger cannot be read.
+    pub fn for_each(
+        &self,
+        mut take: impl FnMut(&SessionId, &Recorded) -> bool,
+    ) -> Result<(), LedgerError> {
+        let failed = failed(&self.path, "its entries cannot be read");
+        let sessions: HashMap<String, SessionId> = self
+            .sessions()?
+            .into_iter()
+            .map(|row| (row.session.to_string(), row.session))
+            .collect();
+        let mut select = self
+            .connection
+            .prepare(
+                "SELECT e.seq, e.at, e.body, e.hash, s.name FROM entry e
+                 JOIN session s ON s.no = e.session ORDER BY e.seq",
+            )
+            .map_err(failed)?;
+        let mut rows = select.query([]).map_err(failed)?;
+        while let Some(row) = rows.next().map_err(failed)? {
+            let name: String = row.get(4).map_err(failed)?;
+            // A session that began since the names were read: it is left to the next export.
+            let Some(session) = sessions.get(&name) else {
+                continue;
+            };
+            if !take(session, &recorded(&self.path, row)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// The text of a price file, by its digest.
     ///
     /// # Errors
@@ -204,21 +240,21 @@ pub(super) fn for_each_entry(
         .map_err(failed)?;
     let mut rows = select.query(params![session.as_str()]).map_err(failed)?;
     while let Some(row) = rows.next().map_err(failed)? {
-        let seq: i64 = row.get(0).map_err(failed)?;
-        let body: String = row.get(2).map_err(failed)?;
-        let hash: Vec<u8> = row.get(3).map_err(failed)?;
-        take(decode(
-            path,
-            seq,
-            row.get(1).map_err(failed)?,
-            &body,
-            &hash,
-        )?)?;
+        take(recorded(path, row)?)?;
     }
     Ok(())
 }
 
-/// One stored row as an entry.
+/// A row of number, time, body and hash as an entry.
+fn recorded(path: &Path, row: &rusqlite::Row<'_>) -> Result<Recorded, LedgerError> {
+    let failed = failed(path, "an entry cannot be read");
+    let seq: i64 = row.get(0).map_err(failed)?;
+    let body: String = row.get(2).map_err(failed)?;
+    let hash: Vec<u8> = row.get(3).map_err(failed)?;
+    decode(path, seq, row.get(1).map_err(failed)?, &body, &hash)
+}
+
+/// One stored entry.
 pub(super) fn decode(
     path: &Path,
     seq: i64,

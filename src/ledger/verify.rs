@@ -8,7 +8,7 @@ use super::anchor::{self, Anchor};
 use super::chain::{EntryHash, Head};
 use super::effect::Effect;
 use super::reader::{Reader, decode};
-use super::schema::{self, failed};
+use super::schema::failed;
 use super::transaction::{SUM_HELD, amount_from_sql, day_name};
 use super::{Entry, LedgerError};
 use crate::cap::OnCap;

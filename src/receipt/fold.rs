@@ -1,13 +1,13 @@
 //! The fold itself: one entry after the other into a receipt.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use jiff::Timestamp;
 
-use super::{Agent, MaxTokens, Outcome, RECEIPT_SCHEMA, Receipt, RequestLine, Sum};
+use super::{Agent, MaxTokens, Outcome, RECEIPT_SCHEMA, Receipt, RequestLine};
 use crate::cap::{OnCap, REFUSALS_LISTED};
 use crate::id::{RequestId, SessionId};
-use crate::ledger::{ChargedLine, Entry, Recorded, RequestEnd, RequestFacts};
+use crate::ledger::{Entry, Recorded, RequestEnd, RequestFacts};
 use crate::money::PicoUsd;
 
 /// A request and where it stands in the order of arrival: launch of the session, then number.
@@ -50,7 +50,6 @@ impl Fold {
                 on_cap: OnCap::default(),
                 over_cap_pico_usd: PicoUsd::ZERO,
                 ledger: first.head,
-                sums: BTreeMap::new(),
             },
             requests: Vec::new(),
             index: HashMap::new(),
@@ -82,8 +81,8 @@ impl Fold {
                 request,
                 charged,
                 free,
-                lines,
                 end,
+                lines: _,
                 note,
             } => {
                 let outcome = if *free {
@@ -92,7 +91,6 @@ impl Fold {
                     Outcome::Settled
                 };
                 self.end(request, outcome, *charged, note.clone(), Some(end));
-                self.bill(lines);
             }
             Entry::Released {
                 request,
@@ -116,7 +114,6 @@ impl Fold {
             } => {
                 let reason = Some(reason.clone());
                 self.end(request, Outcome::Kept, *charged, reason, end.as_ref());
-                self.keep(request, *charged);
             }
             Entry::Refused { .. } | Entry::RefusedMore { .. } => {
                 self.take_refusal(&recorded.entry);
@@ -131,7 +128,6 @@ impl Fold {
                     line.charged_pico_usd = *charged;
                     line.reason = Some(format!("corrected: {reason}"));
                 }
-                self.keep(request, *charged);
             }
             Entry::Overrun { .. } | Entry::Closed { .. } => {}
         }
@@ -245,26 +241,6 @@ impl Fold {
             .clone_from(&end.upstream_request_id);
         line.ttfb_ms = end.ttfb_ms;
         line.duration_ms = Some(end.duration_ms);
-    }
-
-    fn bill(&mut self, lines: &[ChargedLine]) {
-        for line in lines {
-            let key = (line.model.clone(), line.item.clone().into_owned());
-            let sum = self.receipt.sums.entry(key).or_default();
-            sum.count = sum.count.saturating_add(line.count);
-            sum.charged = sum.charged.saturating_add(line.pico_usd);
-        }
-    }
-
-    /// A kept hold has no bill: it counts for the model asked for, without tokens.
-    fn keep(&mut self, request: &RequestId, charged: PicoUsd) {
-        let model = self.line(request).and_then(|line| line.model.clone());
-        let key = (
-            model.unwrap_or_else(|| "unknown".to_owned()),
-            format!("kept {request}"),
-        );
-        let sum = Sum { count: 0, charged };
-        self.receipt.sums.insert(key, sum);
     }
 
     pub(super) fn finish(mut self) -> Receipt {

@@ -14,6 +14,7 @@
 mod bench;
 mod ceiling;
 mod child;
+mod commands;
 mod crash;
 mod disk;
 mod faults;
