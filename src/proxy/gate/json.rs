@@ -14,9 +14,9 @@ use super::scan;
 /// between 128 and 1,000.
 pub const MAX_DEPTH: usize = 256;
 
-/// Values and keys of one body. The tape takes 16 bytes for each, so this bounds it at 32 MiB; a
+/// Values and keys of one body. The tape takes 16 bytes for each, so this bounds it at 16 MB; a
 /// prompt that fills a window of a million tokens has fewer.
-pub const MAX_VALUES: usize = 2_000_000;
+pub const MAX_VALUES: usize = 1_000_000;
 
 /// What is wrong with a text that should be JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
