@@ -178,7 +178,7 @@ impl Message<'_> {
         match account.reserve(ask, count, ending).await {
             Ok(grant) => Ok(grant),
             Err(Denied::ClientGone) => Err(Refusal::Ending),
-            Err(denied) => Err(denied.into()),
+            Err(denied) => Err(Refusal::denied(denied, intent.window_because.as_deref())),
         }
     }
 

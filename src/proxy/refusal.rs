@@ -58,6 +58,13 @@ pub enum Refusal {
     Unpriced(Unpriced),
     /// There is no room under the cap, or the session takes no more.
     Denied(Denied),
+    /// There is no room under the cap for a whole window, and this is why it was one.
+    NoRoomForWindow {
+        /// What did not fit.
+        denied: Denied,
+        /// Why only the window bounds the prompt.
+        because: String,
+    },
     /// The path, method or query is not served.
     Route(RouteRefusal),
     /// The body is too large or not what its encoding says.
@@ -93,6 +100,17 @@ const BILLING: &str = "billing_error";
 const API: &str = "api_error";
 
 impl Refusal {
+    /// A denial of a request; says why it needed a whole window, where it did.
+    pub fn denied(denied: Denied, window_because: Option<&str>) -> Self {
+        match (denied, window_because) {
+            (denied @ Denied::Cap { .. }, Some(because)) => Self::NoRoomForWindow {
+                denied,
+                because: because.to_owned(),
+            },
+            (denied, _) => Self::Denied(denied),
+        }
+    }
+
     /// The status.
     pub fn status(&self) -> StatusCode {
         self.form().0
@@ -107,7 +125,7 @@ impl Refusal {
             Self::Gate(GateRefusal::Feature { .. }) | Self::Unpriced(_) | Self::ClockOff(_) => {
                 Form(StatusCode::PAYMENT_REQUIRED, BILLING, Never)
             }
-            Self::Denied(denied) => match denied {
+            Self::Denied(denied) | Self::NoRoomForWindow { denied, .. } => match denied {
                 Denied::Ledger(_) | Denied::Closed(CloseReason::LedgerFailed(_)) => {
                     Form(StatusCode::SERVICE_UNAVAILABLE, API, MayHelp)
                 }
@@ -169,6 +187,9 @@ impl Refusal {
                  or add a row to the price file"
             ),
             Self::Denied(denied) => denied_text(denied, session),
+            Self::NoRoomForWindow { denied, because } => {
+                format!("labproxy: {denied}, a whole context window because of {because}")
+            }
             Self::Route(RouteRefusal::NotServed { method, path }) => {
                 format!("labproxy: {method} {path} is not served; only {SERVED} are")
             }

@@ -64,6 +64,12 @@ fn judged() -> Vec<(Refusal, u16, &'static str, bool)> {
             true,
         ),
         (cap().into(), 402, billing, true),
+        (
+            Refusal::denied(cap(), Some("a document")),
+            402,
+            billing,
+            true,
+        ),
         (Denied::CutAgain { last: 16_000 }.into(), 402, billing, true),
         (
             Denied::Daily {
@@ -233,6 +239,13 @@ fn the_cap_refusal_gives_the_numbers_and_the_remedy() {
         Refusal::Denied(cap()).text(&session),
         "labproxy: session cap $2.00 reached: spent $1.93, in flight $0.0538, this request may cost \
          $0.31; `labproxy session topup ses_bbbbbbbbbbbbbbbbbbbbbbbbbb USD` raises the cap"
+    );
+    let because = "unknown beta 'x' (gate.accept = [\"x\"] declares it harmless)";
+    assert_eq!(
+        Refusal::denied(cap(), Some(because)).text(&session),
+        "labproxy: cap $2.00 reached: spent $1.93, in flight $0.0538, this request needs $0.31, a \
+         whole context window because of unknown beta 'x' (gate.accept = [\"x\"] declares it \
+         harmless)"
     );
     assert_eq!(
         Refusal::Route(not_served()).text(&session),
