@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command, CommandFactory as _};
 
 use super::Cli;
 use crate::config::key::did_you_mean;
@@ -30,10 +30,30 @@ pub struct ManArgs {
     dir: Option<PathBuf>,
 }
 
+/// The command line without the commands that labproxy starts itself with.
+fn visible() -> Command {
+    let whole = Cli::command();
+    let inner = whole.get_subcommands().filter(|inner| !inner.is_hide_set());
+    let mut visible = Command::new("labproxy")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments())
+        .subcommands(inner);
+    if let Some(about) = whole.get_about() {
+        visible = visible.about(about.clone());
+    }
+    if let Some(about) = whole.get_long_about() {
+        visible = visible.long_about(about.clone());
+    }
+    if let Some(help) = whole.get_after_long_help() {
+        visible = visible.after_long_help(help.clone());
+    }
+    visible
+}
+
 /// Prints a completion script.
 pub(super) fn completions(shell: clap_complete::Shell, out: &mut Output) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "labproxy", &mut script);
+    clap_complete::generate(shell, &mut visible(), "labproxy", &mut script);
     out.raw(&script)?;
     Ok(Exit::SUCCESS)
 }
@@ -46,10 +66,10 @@ pub(super) fn man(arguments: &ManArgs, out: &mut Output) -> Result<Exit, Failure
             Failure::because(format!("cannot write manual pages into {shown}"), &error)
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
-        clap_mangen::generate_to(Cli::command(), directory).map_err(failed)?;
+        clap_mangen::generate_to(visible(), directory).map_err(failed)?;
         return Ok(Exit::SUCCESS);
     }
-    let mut command = Cli::command();
+    let mut command = visible();
     // Gives every command its whole name and the options of all commands.
     command.build();
     let mut page = &command;

@@ -177,9 +177,9 @@ impl<'a> Loader<'a> {
         let mut names = self.layers.environment.names();
         names.sort();
         for name in names {
-            let Some(name) = name.to_str() else {
-                continue;
-            };
+            // A name that is not text keeps its beginning, so that it is not passed over.
+            let name = name.to_string_lossy();
+            let name = name.as_ref();
             if !name.starts_with(VARIABLE_PREFIX)
                 || name.starts_with(AUDIT_PREFIX)
                 || name == LOG_VARIABLE

@@ -28,7 +28,6 @@ use crate::cap::{AccountSettings, OnCap};
 use crate::money::PicoUsd;
 use crate::proxy::gate::{GatePolicy, WebSearchPolicy};
 use crate::proxy::{OnClientGone, ProxySettings, UpstreamSettings};
-use crate::report::Failure;
 
 pub use credential::CredentialChoice;
 pub use environment::Environment;
@@ -130,22 +129,6 @@ pub struct AgentConfig {
 }
 
 impl Config {
-    /// The cap of a session.
-    ///
-    /// # Errors
-    /// When none is configured: no cap, no session.
-    pub fn cap(&self) -> Result<PicoUsd, Failure> {
-        self.session
-            .cap_usd
-            .as_ref()
-            .map(|cap| cap.value)
-            .ok_or_else(|| {
-                Failure::usage("there is no cap: no session starts without a bound on its cost")
-                    .hint("say what it may spend, in dollars: --cap 2")
-                    .hint("or set cap_usd = \"2.00\" under [session] in the configuration")
-            })
-    }
-
     /// The settings of a proxy.
     pub fn proxy_settings(&self) -> ProxySettings {
         ProxySettings {

@@ -41,6 +41,12 @@ pub enum PrivateDirError {
         /// Our number.
         us: u32,
     },
+    /// Others may move it away: the directory that holds it is open to everybody.
+    #[error("everybody may write in the directory that holds it (mode {mode:o})")]
+    OpenParent {
+        /// The holding directory's mode.
+        mode: u32,
+    },
     /// Others may write in it, so what is in it may be theirs.
     #[error("other users may write in it (mode {mode:o})")]
     Writable {
@@ -177,6 +183,11 @@ pub fn private_dir(path: &Path) -> Result<(), PrivateDirError> {
             .recursive(true)
             .mode(0o700)
             .create(parent)?;
+        let mode = std::fs::metadata(parent)?.mode() & 0o7777;
+        // In a sticky directory such as /tmp only the owner moves a directory.
+        if mode & 0o1002 == 0o002 {
+            return Err(PrivateDirError::OpenParent { mode });
+        }
     }
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
@@ -251,6 +262,20 @@ mod tests {
             Err(PrivateDirError::Writable { mode: 0o777 })
         ));
         assert_eq!(mode_of(&real), 0o777);
+    }
+
+    /// A directory that everybody may move away is refused, one under a sticky directory is not.
+    #[test]
+    fn what_others_could_move_away_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        chmod(root.path(), 0o777);
+        let path = root.path().join("a");
+        assert!(matches!(
+            private_dir(&path),
+            Err(PrivateDirError::OpenParent { mode: 0o777 })
+        ));
+        chmod(root.path(), 0o1777);
+        private_dir(&path).unwrap();
     }
 
     fn environment(variables: &[(&str, &str)]) -> Environment {

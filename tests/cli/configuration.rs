@@ -1,5 +1,7 @@
 //! Configuration as a user meets it.
 
+use std::os::unix::ffi::OsStrExt as _;
+
 use serde_json::{Value, json};
 
 use super::{User, ran};
@@ -123,6 +125,9 @@ fn an_unknown_variable_is_an_error() {
         assert_eq!(ran.code, code, "{name}: {}", ran.stderr);
         assert!(code == 0 || ran.stderr.contains(name), "{}", ran.stderr);
     }
+    let mut command = user.command(["config", "show"]);
+    command.env(std::ffi::OsStr::from_bytes(b"LABPROXY_\xff"), "1");
+    assert_eq!(ran(command).code, 2, "a name that is not text");
     let mut command = user.command(["config", "show"]);
     command.env("LABPROXY_LOG", "hyper=trace");
     let ran = ran(command);

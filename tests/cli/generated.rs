@@ -9,6 +9,9 @@ use labproxy::cli::Cli;
 use super::User;
 
 fn every_command(command: &clap::Command, found: &mut Vec<clap::Command>) {
+    if command.is_hide_set() {
+        return;
+    }
     found.push(command.clone());
     for inner in command.get_subcommands() {
         every_command(inner, found);
@@ -46,6 +49,10 @@ fn completions_are_generated() {
         for word in ["session", "pricing", "ledger", "config", "trust"] {
             assert!(ran.stdout.contains(word), "{shell}: {word}");
         }
+        assert!(
+            !ran.stdout.contains("__detached"),
+            "{shell}: an internal command"
+        );
     }
     let script = user.path("completions.bash");
     std::fs::write(&script, user.run("completions bash").stdout).unwrap();
@@ -88,4 +95,8 @@ fn manual_pages_are_generated() {
     for name in ["labproxy.1", "labproxy-config.1", "labproxy-config-show.1"] {
         assert!(written.contains(name), "{written:?}");
     }
+    assert!(
+        !written.iter().any(|name| name.contains("__")),
+        "{written:?}"
+    );
 }

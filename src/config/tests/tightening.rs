@@ -1,6 +1,6 @@
 //! What a working directory's file may do, and how it is trusted.
 
-use super::{User, trust};
+use super::{User, cap_of, trust};
 
 /// Threat 1: every setting that reaches outside or loosens is refused by name, with its line and
 /// the user's own file, and nothing of it is in force.
@@ -96,7 +96,7 @@ fn t01_a_working_file_may_tighten() {
     let user = User::new()
         .user_file(OPEN)
         .working_file("session.cap_usd = \"0.01\"");
-    assert_eq!(user.load().unwrap().cap().unwrap().to_string(), "$0.01");
+    assert_eq!(cap_of(&user.load().unwrap()), "$0.01");
 }
 
 /// Threat 1: settings that loosen are refused, and the message names what they would loosen.
@@ -146,7 +146,7 @@ fn t01_trust_is_in_the_content() {
     let path = user.work().join("labproxy.toml");
     trust::trust(&user.paths(), &path, text).unwrap();
     trust::trust(&user.paths(), &path, text).unwrap();
-    assert_eq!(user.load().unwrap().cap().unwrap().to_string(), "$100.00");
+    assert_eq!(cap_of(&user.load().unwrap()), "$100.00");
     let list = std::fs::read_to_string(user.paths().trusted()).unwrap();
     assert_eq!(list.lines().count(), 1, "trusting twice is trusting once");
     let user = user.working_file(&format!("{text}\n"));
