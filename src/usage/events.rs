@@ -140,8 +140,7 @@ impl Events {
 
 /// Parses one event the long way.
 fn read_block(block: &[u8], tally: &mut Tally) {
-    let lines = memchr::memchr2_iter(b'\n', b'\r', block).count();
-    if lines > EVENT_LINES {
+    if line_count(block) > EVENT_LINES {
         tally.damaged();
         return;
     }
@@ -156,6 +155,16 @@ fn read_block(block: &[u8], tally: &mut Tally) {
         Some(Value::Object(data)) => read_data(&event.event, data, tally),
         _ => tally.damaged(),
     }
+}
+
+/// Line ends in `block`; CR LF is one.
+fn line_count(block: &[u8]) -> usize {
+    let ends = memchr::memchr2_iter(b'\n', b'\r', block);
+    let second_half = |at: usize| {
+        let before = at.checked_sub(1).and_then(|before| block.get(before));
+        block.get(at) == Some(&b'\n') && before == Some(&b'\r')
+    };
+    ends.filter(|at| !second_half(*at)).count()
 }
 
 /// The event that `text` holds, if it holds one.

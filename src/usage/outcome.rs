@@ -1,5 +1,7 @@
 //! What a request is charged for the way it ended.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 
 use super::{Observed, Usage};
@@ -135,11 +137,11 @@ pub fn decide(
 ///
 /// # Errors
 /// Why it cannot be known, so that the hold is kept.
-fn reported(
+fn reported<'a>(
     admission: &Admission,
     end: BodyEnd,
-    observed: &Observed,
-) -> Result<(Usage, Option<String>), String> {
+    observed: &'a Observed,
+) -> Result<(Cow<'a, Usage>, Option<String>), String> {
     let usage = match &observed.usage {
         Some(usage) if usage.has_prompt() => usage,
         Some(_) | None if observed.error_type.is_some() => {
@@ -148,7 +150,7 @@ fn reported(
         Some(_) | None => return Err("the response has no usage".to_owned()),
     };
     if observed.finished && observed.output_is_final {
-        return Ok((usage.clone(), None));
+        return Ok((Cow::Borrowed(usage), None));
     }
     if !observed.is_stream || !observed.started {
         return Err("the response is not whole".to_owned());
@@ -164,7 +166,7 @@ fn reported(
     };
     let mut usage = usage.clone();
     usage.top.output = interrupted_output(admission, observed, usage.top.output);
-    Ok((usage, Some(why)))
+    Ok((Cow::Owned(usage), Some(why)))
 }
 
 /// Output of a stream that did not say how much there was: what was received (at most one token for
