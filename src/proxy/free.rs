@@ -9,6 +9,7 @@ use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::Proxy;
+use super::apart::apart;
 use super::exchange::answer_headers;
 use super::gate;
 use super::headers;
@@ -35,9 +36,9 @@ pub(crate) async fn count_tokens(
         let body = read::read(&proxy.bodies, &parts.headers, body).await?;
         let bytes = body.bytes.clone();
         let judge = proxy.clone();
-        tokio::task::spawn_blocking(move || gate::check_count_tokens(&bytes, &judge.settings.gate))
+        apart(move || gate::check_count_tokens(&bytes, &judge.settings.gate))
             .await
-            .map_err(|_| Refusal::Incomplete)??;
+            .ok_or(Refusal::Incomplete)??;
         let slot = proxy.counts.client_slot().await;
         let _slot = slot.ok_or(Refusal::CountsBusy)?;
         forward(proxy, &parts, Method::POST, body.bytes.clone()).await

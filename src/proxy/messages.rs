@@ -14,10 +14,11 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::Proxy;
+use super::apart::apart;
 use super::charge::{Charge, ClientPresence};
 use super::drain::Detachable;
 use super::exchange::{Exchange, exchange};
-use super::gate::{self, GateRefusal, Intent};
+use super::gate::{self, Intent};
 use super::headers::{self, Forwarded};
 use super::peers::Peer;
 use super::read::{self, ReadBody};
@@ -302,14 +303,8 @@ async fn check(proxy: &Arc<Proxy>, body: Bytes) -> Result<Intent, Refusal> {
         return Ok(gate::check_messages(&body, &proxy.settings.gate)?);
     }
     let proxy = proxy.clone();
-    let judged =
-        tokio::task::spawn_blocking(move || gate::check_messages(&body, &proxy.settings.gate));
-    match judged.await {
-        Ok(judged) => Ok(judged?),
-        Err(_) => Err(Refusal::Gate(GateRefusal::Malformed(
-            "the body could not be read".to_owned(),
-        ))),
-    }
+    let judged = apart(move || gate::check_messages(&body, &proxy.settings.gate)).await;
+    Ok(judged.ok_or(Refusal::Incomplete)??)
 }
 
 /// Path and query as the client sent them; the route has found them plain.

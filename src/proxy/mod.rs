@@ -2,6 +2,7 @@
 //! prices every response.
 
 mod address;
+mod apart;
 mod auth;
 pub mod body;
 mod charge;

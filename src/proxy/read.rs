@@ -11,6 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::apart::apart;
 use super::body::{BODY_LIMIT, BodyError, Coding, decode};
 use super::refusal::Refusal;
 
@@ -93,9 +94,9 @@ pub(crate) async fn read(
     let bytes = if coding == Coding::Identity {
         raw
     } else {
-        tokio::task::spawn_blocking(move || decode(coding, raw, BODY_LIMIT))
+        apart(move || decode(coding, raw, BODY_LIMIT))
             .await
-            .map_err(|_| Refusal::Incomplete)??
+            .ok_or(Refusal::Incomplete)??
     };
     Ok(ReadBody {
         bytes,
