@@ -28,7 +28,7 @@ check: ## Format, lints, documentation
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
 
 soak: ## The long runs: 1,000 kills under load
-	LABPROXY_SOAK=1 cargo test --test crash -- --nocapture
+	LABPROXY_SOAK_KILLS=1000 cargo test --release --test ledger killed_at_any_moment -- --nocapture
 
 bench: ## Speed beside a minimal proxy, nginx and LiteLLM's proxy
 	@.ci/setup.sh bench

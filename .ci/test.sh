@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --no-fail-fast --status-level skip
+    cargo nextest run --locked --no-fail-fast
     cargo test --locked --quiet --doc
 else
     cargo test --locked --no-fail-fast
