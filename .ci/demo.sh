@@ -47,7 +47,7 @@ for _ in $(seq 100); do
 done
 url=$(cat "$room/url")
 
-prompt='Write a greeting into hello.txt'
+prompt='Greet me in hello.txt'
 if [ -x target/clients/node_modules/.bin/claude ]; then
     export PATH=$PWD/target/clients/node_modules/.bin:$PATH
     agent=(claude -p "$prompt" --permission-mode acceptEdits)
