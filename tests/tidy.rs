@@ -258,7 +258,10 @@ fn one_place_for_environment_clock_and_programs() {
             &["src/config/environment.rs", "src/proxy/credential"],
         ),
         (&["SystemTime::now", "Timestamp::now"], &["src/clock.rs"]),
-        (&["Command::new"], &["src/proxy/credential", "src/session/"]),
+        (
+            &["process::Command"],
+            &["src/proxy/credential", "src/session/"],
+        ),
     ];
     let mut problems = Vec::new();
     for source in files("src", &|path| {
@@ -357,4 +360,34 @@ fn the_changelog_leads_with_money_and_safety() {
         }
     }
     assert!(text.contains("## [Unreleased]") || text.contains("## ["));
+}
+
+/// Every link of a document to a file here leads somewhere.
+#[test]
+fn documents_link_to_what_is_there() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut documents = files("docs", &|path| {
+        path.extension().is_some_and(|end| end == "md")
+    });
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    ] {
+        let path = top.join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        documents.push(Source { path, text });
+    }
+    let mut problems = Vec::new();
+    for document in documents {
+        for rest in document.text.split("](").skip(1) {
+            let target = rest.split([')', '#']).next().unwrap();
+            let folder = document.path.parent().unwrap();
+            if !target.is_empty() && !target.contains("://") && !folder.join(target).exists() {
+                problems.push(format!("{}: there is no {target}", document.name()));
+            }
+        }
+    }
+    assert_none(&problems);
 }
