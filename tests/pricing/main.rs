@@ -11,6 +11,7 @@
     reason = "test code"
 )]
 
+mod agreement;
 mod file;
 mod price;
 mod properties;
