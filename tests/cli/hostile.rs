@@ -2,6 +2,8 @@
 
 use std::net::TcpListener;
 
+use clap::CommandFactory as _;
+
 use super::{User, ran};
 
 /// A session that does not exist.
@@ -16,6 +18,13 @@ const COMMANDS: &[(&str, &str)] = &[
     ("2", "pricing show"),
     ("2", "pricing check"),
     ("2", "pricing quote"),
+    ("2", "pricing import map.json"),
+    ("2", "pricing diff map.json"),
+    ("-", "ledger list"),
+    ("-", "ledger show SESSION"),
+    ("-", "ledger export"),
+    ("-", "ledger verify"),
+    ("-", "ledger verify --accept-head"),
     ("2", "session start"),
     ("2", "session start --cap 1"),
     ("125", "session start --cap 1 -- touch CANARY"),
@@ -32,6 +41,31 @@ const COMMANDS: &[(&str, &str)] = &[
     ("-", "session topup SESSION 1"),
     ("-", "session discard SESSION"),
 ];
+
+/// The words of every command that does something, such as `session start`.
+fn leaves(command: &clap::Command, words: &str, found: &mut Vec<String>) {
+    let visible = |inner: &&clap::Command| !inner.is_hide_set();
+    for inner in command.get_subcommands().filter(visible) {
+        let words = format!("{words} {}", inner.get_name());
+        if inner.has_subcommands() {
+            leaves(inner, &words, found);
+        } else {
+            found.push(words.trim().to_owned());
+        }
+    }
+}
+
+/// No command is missing in the list above but for those that read no configuration.
+#[test]
+fn t01_the_list_of_commands_is_whole() {
+    let mut all = Vec::new();
+    leaves(&labproxy::cli::Cli::command(), "", &mut all);
+    let reads_none = ["completions", "man", "config trust"];
+    for words in all {
+        let is_listed = COMMANDS.iter().any(|(_, line)| line.starts_with(&words));
+        assert!(is_listed || reads_none.contains(&words.as_str()), "{words}");
+    }
+}
 
 /// Every command inside the hostile directory names each setting of the file, runs none of its
 /// commands and calls none of its addresses.

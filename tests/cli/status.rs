@@ -96,6 +96,8 @@ fn a_closed_pipe_is_quiet() {
         "config show",
         "config show --json",
         "--help",
+        "pricing show",
+        "session list --json",
         "man",
         "completions bash",
     ] {
