@@ -232,6 +232,7 @@ async fn read_refusal(
 ) -> Box<WholeRefusal> {
     let (parts, mut body) = response.into_parts();
     let mut reader = crate::usage::UsageReader::new(BodyKind::Json);
+    let mut guard = LeakGuard::new(credential.clone());
     let mut left = REFUSAL_LIMIT;
     let reading = async {
         while let Some(frame) = body.frame().await {
@@ -239,6 +240,9 @@ async fn read_refusal(
             let Ok(data) = frame.into_data() else {
                 continue;
             };
+            if guard.pass(data.clone()).is_err() {
+                return false;
+            }
             reader.push(&data);
             match left.checked_sub(data.len()) {
                 Some(rest) => left = rest,
@@ -247,13 +251,18 @@ async fn read_refusal(
         }
         true
     };
-    if tokio::time::timeout(REFUSAL_TIME, reading).await == Ok(true) {
+    let is_whole = tokio::time::timeout(REFUSAL_TIME, reading).await == Ok(true);
+    let observed = if is_whole {
         lease.give_back();
-    }
+        reader.finish()
+    } else {
+        // Cut, too long, or quoting the credential: as good as no answer.
+        Observed::default()
+    };
     Box::new(WholeRefusal {
         status: parts.status,
         headers: parts.headers,
-        observed: reader.finish(),
+        observed,
         credential,
     })
 }

@@ -11,11 +11,18 @@ use std::task::Waker;
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
+use tokio::time::Instant;
 
 use super::stream::ClientSocket;
 
-/// Connections that have not shown the placeholder yet.
+/// Connections that have not shown the placeholder yet. Beyond it the oldest are closed, once they
+/// have had their moment.
 const MAX_STRANGERS: usize = 32;
+/// However young they are, there are never more than this.
+const MOST_STRANGERS: usize = 256;
+/// A client that opens many connections at once sends on each of them within this time, even on a
+/// busy machine.
+const STRANGER_MOMENT: Duration = Duration::from_secs(1);
 /// How long a stranger may take to show it; clients send their first request at once.
 pub(crate) const STRANGER_LIMIT: Duration = Duration::from_secs(10);
 
@@ -83,10 +90,19 @@ pub(crate) struct Peers {
 struct State {
     next: u64,
     known: usize,
-    strangers: VecDeque<u64>,
+    strangers: VecDeque<(u64, Instant)>,
     all: HashMap<u64, Arc<Peer>>,
     /// What a new connection is told at once.
     order: Option<Order>,
+}
+
+impl State {
+    fn must_evict(&self) -> bool {
+        let count = self.strangers.len();
+        let is_old = |(_, since): &(u64, Instant)| since.elapsed() >= STRANGER_MOMENT;
+        count >= MOST_STRANGERS
+            || (count >= MAX_STRANGERS && self.strangers.front().is_some_and(is_old))
+    }
 }
 
 impl Peers {
@@ -112,13 +128,15 @@ impl Peers {
         if let Some(order) = state.order {
             peer.tell(order);
         }
-        if state.strangers.len() >= MAX_STRANGERS
-            && let Some(oldest) = state.strangers.pop_front()
-            && let Some(evicted) = state.all.get(&oldest)
-        {
-            evicted.tell(Order::End);
+        while state.must_evict() {
+            let Some((oldest, _)) = state.strangers.pop_front() else {
+                break;
+            };
+            if let Some(evicted) = state.all.get(&oldest) {
+                evicted.tell(Order::End);
+            }
         }
-        state.strangers.push_back(number);
+        state.strangers.push_back((number, Instant::now()));
         state.all.insert(number, peer.clone());
         peer
     }
@@ -133,7 +151,7 @@ impl Peers {
             return false;
         }
         state.known = state.known.saturating_add(1);
-        state.strangers.retain(|number| *number != peer.number);
+        state.strangers.retain(|(number, _)| *number != peer.number);
         peer.is_known.store(true, Ordering::Release);
         true
     }
@@ -145,7 +163,7 @@ impl Peers {
         if peer.is_known() {
             state.known = state.known.saturating_sub(1);
         } else {
-            state.strangers.retain(|number| *number != peer.number);
+            state.strangers.retain(|(number, _)| *number != peer.number);
         }
     }
 

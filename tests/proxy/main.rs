@@ -13,11 +13,14 @@
 
 mod access;
 mod bytes;
+mod cap;
 mod clients;
 mod connections;
+mod floods;
 mod outcomes;
 mod rig;
 mod secrets;
+mod shutdown;
 #[path = "../support/upstream.rs"]
 mod upstream;
 #[path = "../support/upstream_h2.rs"]
