@@ -277,3 +277,8 @@ impl HoldTerms {
         Some(rest.checked_div(rate).unwrap_or(limit).min(limit))
     }
 }
+
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use labproxy::cap::{Account, AccountSettings, Ask, Denied, Grant, HoldTerms, OnCap};
 use labproxy::clock::ManualClock;
 use labproxy::id::{RequestId, SessionId};
-use labproxy::ledger::{Entry, Ledger, LedgerOptions, Reader, Recorded, RequestEnd, RequestFacts};
+use labproxy::ledger::{
+    Entry, Ledger, LedgerOptions, Reader, Recorded, RequestEnd, RequestFacts, Verified,
+};
 use labproxy::money::{PicoUsd, Rate};
 use labproxy::pricing::Bill;
 use labproxy::usage::{CloseReason, Settlement, Verdict};
@@ -84,6 +86,17 @@ impl Bench {
             .unwrap()
             .session(&self.session)
             .unwrap()
+    }
+
+    pub(crate) fn verify(&self) -> Verified {
+        let anchor = self.directory.path().join("high-water");
+        labproxy::ledger::verify(&self.path(), &anchor).unwrap()
+    }
+
+    /// Destroys the entries' table behind the writer's back.
+    pub(crate) fn break_the_ledger(&self) {
+        let connection = rusqlite::Connection::open(self.path()).unwrap();
+        connection.execute_batch("DROP TABLE entry").unwrap();
     }
 
     /// Reserves without counting, for a client that stays.

@@ -11,4 +11,6 @@
 )]
 
 mod bench;
+mod ends;
 mod limits;
+mod waiting;
