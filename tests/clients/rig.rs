@@ -51,7 +51,7 @@ impl Rig {
             standin,
             folder: TempDir::new().unwrap(),
         };
-        for name in ["home", "workspace", "state", "config", "runtime"] {
+        for name in ["home", "tmp", "workspace", "state", "config", "runtime"] {
             std::fs::create_dir(rig.path(name)).unwrap();
         }
         for private in ["runtime", "state"] {
@@ -95,6 +95,7 @@ impl Rig {
             ("TERM", "dumb".to_owned()),
             ("LANG", "C.UTF-8".to_owned()),
             ("HOME", shown("home")),
+            ("TMPDIR", shown("tmp")),
             ("XDG_STATE_HOME", shown("state")),
             ("XDG_CONFIG_HOME", shown("config")),
             ("XDG_RUNTIME_DIR", shown("runtime")),
