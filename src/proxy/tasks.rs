@@ -117,8 +117,8 @@ mod tests {
         let guard = Arc::new(());
         let held = guard.clone();
         tasks.spawn(async move {
-            let _held = held;
             std::future::pending::<()>().await;
+            drop(held);
         });
         tasks.join(Duration::from_millis(10)).await;
         assert_eq!(Arc::strong_count(&guard), 1);

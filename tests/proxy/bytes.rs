@@ -1,6 +1,5 @@
 //! Bytes: what the client gets is what the upstream sent, at once, however it was cut or encoded.
 
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -234,8 +233,8 @@ async fn s02_s17_s18_framing_and_unknown_events_pass_untouched() {
     let rig = Rig::new(&upstream.url()).await;
     for (number, body) in variants.iter().enumerate() {
         assert_eq!(&rig.post(ask(100, true)).await.body, body.as_bytes());
-        let spent = u64::try_from(number + 1).unwrap() * price(10, 20);
-        assert_eq!(rig.spent().await, spent, "variant {number}");
+        let total = u64::try_from(number + 1).unwrap() * price(10, 20);
+        assert_eq!(rig.spent().await, total, "variant {number}");
     }
 }
 

@@ -57,7 +57,7 @@ async fn an_unknown_certificate_is_refused() {
     assert_eq!(upstream.seen(), Vec::<u32>::new());
 }
 
-/// A peer that declares a stream unprocessed (GOAWAY above its last id, REFUSED_STREAM) gets it once
+/// A peer that declares a stream unprocessed (GOAWAY above its last id, `REFUSED_STREAM`) gets it once
 /// more, on the same hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d12_a_stream_that_was_declared_unprocessed_is_sent_once_more() {

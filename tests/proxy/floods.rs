@@ -83,8 +83,8 @@ async fn t25_many_large_bodies_stay_within_the_budget() {
         let piece = piece.clone();
         sockets.push(tokio::spawn(async move {
             // Those that are not read yet block here; that is the point.
-            let _sent = tokio::time::timeout(Duration::from_millis(500), socket.write_all(&piece));
-            let _sent = _sent.await;
+            let sending = socket.write_all(&piece);
+            let _sent = tokio::time::timeout(Duration::from_millis(500), sending).await;
             socket
         }));
     }

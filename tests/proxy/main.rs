@@ -17,6 +17,7 @@ mod cap;
 mod clients;
 mod connections;
 mod floods;
+mod order;
 mod outcomes;
 mod rig;
 mod secrets;

@@ -189,7 +189,7 @@ async fn d15_t11_a_time_out_is_a_504_and_is_sent_once() {
 /// The first byte may take longer than any usual time-out: the default is beyond the SDKs' 600 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s21_a_late_first_byte_is_waited_for() {
-    assert!(Times::default().head > Duration::from_secs(600));
+    assert!(Times::default().head > Duration::from_mins(10));
     let upstream = Upstream::start(|_, _| {
         vec![
             Step::Pause(Duration::from_millis(300)),
@@ -218,7 +218,7 @@ async fn s21_a_late_first_byte_is_waited_for() {
 /// default limit is 300 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn s11_s19_d11_pings_keep_a_stream_alive_and_silence_ends_it() {
-    assert_eq!(Times::default().silence, Duration::from_secs(300));
+    assert_eq!(Times::default().silence, Duration::from_mins(5));
     let ping = || Step::Bytes(chunk("event: ping\ndata: {\"type\": \"ping\"}\n\n"));
     let upstream = Upstream::start(move |number, _| {
         let mut steps = vec![

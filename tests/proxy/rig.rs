@@ -291,13 +291,11 @@ impl Reply {
         let mut body = Vec::new();
         let mut whole = true;
         while let Some(frame) = within(incoming.frame()).await {
-            match frame {
-                Ok(frame) => body.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                Err(_) => {
-                    whole = false;
-                    break;
-                }
-            }
+            let Ok(frame) = frame else {
+                whole = false;
+                break;
+            };
+            body.extend_from_slice(&frame.into_data().unwrap_or_default());
         }
         Self {
             status: parts.status,

@@ -19,7 +19,7 @@ use crate::upstream_h2::{Frames, H2Upstream};
 async fn t18_x07_an_echoed_key_never_reaches_the_client() {
     let text = format!("data: Bearer {CANARY} is wrong\n\n");
     let at = text.find(CANARY).unwrap();
-    for cut in (at - 1..at + CANARY.len() + 1).step_by(3) {
+    for cut in (at - 1..=at + CANARY.len()).step_by(3) {
         let (one, two) = (text[..cut].to_owned(), text[cut..].to_owned());
         let upstream = Upstream::start(move |_, _| {
             vec![

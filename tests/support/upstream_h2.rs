@@ -31,7 +31,7 @@ pub enum Frames {
         pieces: Vec<Vec<u8>>,
         cut: bool,
     },
-    /// RST_STREAM with this code.
+    /// `RST_STREAM` with this code.
     Reset(u32),
     /// GOAWAY with this last id and no error, after which the connection is closed.
     GoAway { last: u32 },
