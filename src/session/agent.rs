@@ -76,7 +76,8 @@ impl AgentCommand {
         }
         let mut seen = false;
         for directory in path.into_iter().flat_map(env::split_paths) {
-            let program = directory.join(&name);
+            // An empty entry is the working directory; the path must not be searched for again.
+            let program = Path::new(".").join(directory).join(&name);
             match executable(&program) {
                 Presence::Runs if !name.as_os_str().is_empty() => {
                     return Ok(Self { program, argv });

@@ -159,6 +159,8 @@ pub struct EnvironmentParts<'a> {
     pub pass_env: &'a [String],
     /// The real credential, to find it where it must not be.
     pub credential: Option<&'a Credential>,
+    /// The variable that it was read from, which is dropped without a word.
+    pub credential_variable: Option<&'a str>,
 }
 
 /// Builds the agent's environment from `inherited`.
@@ -168,7 +170,10 @@ pub fn build(
 ) -> AgentEnvironment {
     let mut built = AgentEnvironment::default();
     for (name, value) in inherited {
-        if !passes(&name, parts.pass_env) {
+        let is_source = parts
+            .credential_variable
+            .is_some_and(|source| name == source);
+        if is_source || !passes(&name, parts.pass_env) {
             continue;
         }
         let holds_credential = parts.credential.is_some_and(|credential| {
@@ -268,6 +273,7 @@ mod tests {
                 placeholder: "lp-1",
                 pass_env: &pass_env,
                 credential,
+                credential_variable: Some("KEY_SOURCE"),
             },
         )
     }
@@ -361,6 +367,7 @@ mod tests {
                 ("MY_HEADERS", "x-api-key: sk-canary-1\n"),
                 ("OPENAI_API_KEY", "sk-canary-1"),
                 ("FINE", "sk-canary-"),
+                ("KEY_SOURCE", "sk-canary-1"),
             ],
             &["OPENAI_API_KEY"],
             Some(&credential),
@@ -370,6 +377,7 @@ mod tests {
             ["MY_HEADERS", "OPENAI_API_KEY"]
         );
         assert_eq!(get(&environment, "MY_HEADERS"), None);
+        assert_eq!(get(&environment, "KEY_SOURCE"), None);
         assert_eq!(get(&environment, "FINE"), Some("sk-canary-"));
     }
 

@@ -20,7 +20,7 @@ use super::start::Plan;
 use super::{books, settings_file};
 use crate::cap::Account;
 use crate::clock::SharedClock;
-use crate::config::Paths;
+use crate::config::{CredentialChoice, Paths};
 use crate::id::SessionId;
 use crate::ledger::{Entry, Ledger};
 use crate::money::PicoUsd;
@@ -273,6 +273,12 @@ impl Live {
                 placeholder: &access.placeholder,
                 pass_env: &plan.config.session.pass_env.value,
                 credential: Some(&access.credential),
+                credential_variable: match &plan.config.upstream.credential.value {
+                    CredentialChoice::Env { name, .. } => Some(name),
+                    CredentialChoice::File { .. }
+                    | CredentialChoice::Command { .. }
+                    | CredentialChoice::Dummy { .. } => None,
+                },
             },
         )
     }

@@ -60,7 +60,6 @@ pub async fn run(live: &Live, agent: Option<&mut Agent>, signals: &mut Signals) 
     };
     let stop = live.stop_requested();
     tokio::pin!(stop);
-    let mut stop_seen = false;
     loop {
         // The agent may have ended before its SIGCHLD was waited for.
         if let Some(ending) = state.look() {
@@ -68,10 +67,8 @@ pub async fn run(live: &Live, agent: Option<&mut Agent>, signals: &mut Signals) 
         }
         tokio::select! {
             asked = signals.next() => state.signal(asked),
-            () = &mut stop, if !stop_seen => {
-                stop_seen = true;
-                state.end(Asked::Terminate);
-            }
+            // A signal that ends the session says so to the control socket as well: once is enough.
+            () = &mut stop, if state.until.is_none() => state.end(Asked::Terminate),
             () = expired(state.until.filter(|_| !state.killed)) => state.kill(),
         }
     }

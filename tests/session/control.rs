@@ -188,8 +188,10 @@ fn a_discarded_session_leaves_its_entries() {
     assert_eq!(rig.list().len(), 1);
     drop(rig.labproxy(&["session", "stop", live]));
     assert_eq!(running.finish().code, Some(143));
-    let ledger = rig.labproxy(&["ledger", "list", "--json"]);
-    assert!(ledger.stdout.contains(&session), "{ledger:?}");
+    let ledger =
+        labproxy::ledger::Reader::open(&rig.path("state/labproxy/ledger.sqlite3")).unwrap();
+    let sessions = ledger.sessions().unwrap();
+    assert!(sessions.iter().any(|row| row.session.as_str() == session));
 }
 
 /// What an agent leaves running ends with the session, also when it left its process group.

@@ -7,10 +7,10 @@ use crate::rig::{Rig, Running, eventually, is_alive};
 #[test]
 fn t12_a_killed_labproxy_leaves_no_agent_and_no_free_request() {
     for (step, script) in [
-        ("before any request", "echo $$; sleep 600"),
+        ("before any request", "echo $$; exec sleep 600"),
         (
             "after a request",
-            "echo $$; $CALL hello; echo done; sleep 600",
+            "echo $$; $CALL hello; echo done; exec sleep 600",
         ),
         (
             "in a request",
@@ -50,7 +50,7 @@ fn t12_a_killed_labproxy_leaves_no_agent_and_no_free_request() {
 #[test]
 fn a_stubborn_agent_does_not_outlive_a_killed_labproxy() {
     let rig = Rig::new();
-    let script = "trap '' TERM HUP INT QUIT; echo $$; while :; do sleep 0.2; done";
+    let script = "trap '' TERM HUP INT QUIT; echo $$; while :; do sleep 0.1; done";
     let running = Running::of(&mut rig.start(&[], &["sh", "-c", script]));
     let agent: i32 = running.line().parse().unwrap();
     running.signal("KILL");

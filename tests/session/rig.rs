@@ -22,7 +22,7 @@ pub(crate) const KEY_VARIABLE: &str = "RIG_KEY";
 /// Whatever a test waits for has come by then, or never will.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at what nobody announces.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A request that costs little; the model is priced and short.
 const CALL: &str = r#"#!/bin/sh

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::rig::{Rig, eventually};
+use crate::rig::{LOOK_EVERY, PATIENCE, Rig};
 
 /// A tmux server of this test's own.
 struct Tmux {
@@ -38,10 +38,13 @@ impl Tmux {
     }
 
     fn wait_for(&self, text: &str) {
-        eventually(text, || {
-            let screen = self.run(&["capture-pane", "-p", "-t", "t"]);
-            screen.lines().any(|line| line.trim() == text).then_some(())
-        });
+        let mut last = String::new();
+        let begun = std::time::Instant::now();
+        while !last.lines().any(|line| line.trim().ends_with(text)) {
+            assert!(begun.elapsed() < PATIENCE, "'{text}' did not come:\n{last}");
+            std::thread::sleep(LOOK_EVERY);
+            last = self.run(&["capture-pane", "-p", "-t", "t"]);
+        }
     }
 }
 
