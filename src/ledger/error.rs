@@ -101,6 +101,12 @@ pub enum LedgerError {
         /// The newest known version.
         known: i64,
     },
+    /// Nothing was ever written: its first user ended, or is about to begin.
+    #[error("{path}: the ledger is empty")]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is something else.
     #[error("{path} is not a labproxy ledger: {what}")]
     NotALedger {

@@ -133,9 +133,8 @@ pub(super) fn open_for_reading(path: &Path) -> Result<(Connection, Identity), Le
         .map_err(unreadable)?;
     check_kind(path, &connection)?;
     if user_version(&connection).map_err(unreadable)? == 0 {
-        return Err(LedgerError::NotALedger {
+        return Err(LedgerError::Empty {
             path: path.to_owned(),
-            what: "it is empty".into(),
         });
     }
     let identity = identity(path, &connection)?;

@@ -48,7 +48,9 @@ pub fn list(paths: &Paths) -> Result<Vec<Listed>, Failure> {
     if !paths.ledger().exists() {
         return Ok(listed);
     }
-    let known = Known::read(&paths.ledger())?;
+    let Some(known) = Known::read(&paths.ledger())? else {
+        return Ok(listed);
+    };
     for directory in session_directories(paths) {
         let name = directory.file_name().and_then(|name| name.to_str());
         let Some(Ok(session)) = name.map(str::parse::<SessionId>) else {
@@ -91,14 +93,18 @@ struct Known {
 }
 
 impl Known {
-    fn read(ledger: &Path) -> Result<Self, Failure> {
+    /// `None` while the ledger is empty.
+    fn read(ledger: &Path) -> Result<Option<Self>, Failure> {
         let unreadable = |error: LedgerError| Failure::because("the ledger cannot be read", &error);
-        let reader = Reader::open(ledger).map_err(unreadable)?;
+        let reader = match Reader::open(ledger) {
+            Err(LedgerError::Empty { .. }) => return Ok(None),
+            opened => opened.map_err(unreadable)?,
+        };
         let rows = reader.sessions().map_err(unreadable)?;
-        Ok(Self {
+        Ok(Some(Self {
             names: rows.into_iter().map(|row| row.session).collect(),
             reader,
-        })
+        }))
     }
 
     /// The entries of a session, when it is known.
