@@ -99,7 +99,7 @@ fn audit(reader: &Reader) -> Result<(Audit, Head), LedgerError> {
         .map_err(unreadable)?;
     let mut audit = Audit::default();
     let page: String = view
-        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
         .map_err(unreadable)?;
     if page != "ok" {
         audit.note(None, format!("the database is damaged: {page}"));
