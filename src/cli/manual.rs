@@ -75,7 +75,7 @@ pub(super) fn man(arguments: &ManArgs, out: &mut Output) -> Result<Exit, Failure
     let mut page = &command;
     for word in &arguments.command {
         page = page.find_subcommand(word).ok_or_else(|| {
-            let known = page.get_subcommands().map(clap::Command::get_name);
+            let known = page.get_subcommands().map(Command::get_name);
             let like = did_you_mean(word, known);
             Failure::usage(format!("there is no command '{word}'{like}"))
         })?;

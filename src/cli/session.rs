@@ -65,10 +65,10 @@ pub enum SessionCommand {
 /// Options of a run.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// Send requests to URL (a credential only when --credential names one for it).
+    /// Send requests to URL (a credential only when `--credential` names one for it).
     #[arg(long, value_name = "URL")]
     upstream: Option<String>,
-    /// Take the real credential from there: env:NAME or file:PATH.
+    /// Take the real credential from there: `env:NAME` or `file:PATH`.
     #[arg(long, value_name = "SOURCE")]
     credential: Option<String>,
     /// Write the receipt to FILE as JSON when the session has ended.

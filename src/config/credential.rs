@@ -104,14 +104,24 @@ impl CredentialChoice {
     /// The source for the proxy. Reads the variable, exactly once, where the choice is one.
     ///
     /// # Errors
-    /// When the variable is missing or holds no credential; the hints name the remedies.
+    /// When the variable is missing or holds no credential, with the remedies as hints; when the
+    /// file cannot be opened.
     pub fn open(&self, environment: &Environment) -> Result<CredentialSource, Failure> {
         match self {
             Self::Env { kind, name } => given(*kind, name, environment),
-            Self::File { kind, path } => Ok(CredentialSource::File {
-                kind: *kind,
-                path: path.clone(),
-            }),
+            Self::File { kind, path } => {
+                // Who else may read it is judged where it is read; that it can be opened at all is
+                // known here, together with whatever else is wrong.
+                std::fs::File::open(path).map_err(|error| {
+                    let shown = path.display();
+                    Failure::usage(format!("the credential file {shown} cannot be read"))
+                        .caused_by(&error)
+                })?;
+                Ok(CredentialSource::File {
+                    kind: *kind,
+                    path: path.clone(),
+                })
+            }
             Self::Command { kind, argv } => Ok(CredentialSource::Command {
                 kind: *kind,
                 argv: argv.clone(),

@@ -24,9 +24,9 @@ use crate::config::{CredentialChoice, Paths};
 use crate::id::SessionId;
 use crate::ledger::{Entry, Ledger};
 use crate::money::PicoUsd;
-use crate::proxy::credential::CredentialStore;
+use crate::proxy::credential::{CredentialError, CredentialStore};
 use crate::proxy::{Proxy, ProxyParts};
-use crate::report::Failure;
+use crate::report::{Failure, FailureKind};
 use crate::secret::{Credential, Placeholder};
 
 /// A unix socket's path has at most 107 bytes on Linux and 103 on macOS.
@@ -208,7 +208,13 @@ impl Live {
             .map_or(PicoUsd::ZERO, |resumed| resumed.settled);
         let credential = CredentialStore::open(plan.take_credential(), Arc::clone(&clock))
             .await
-            .map_err(|error| Failure::because("there is no credential", &error))?;
+            .map_err(|error| {
+                let kind = match error {
+                    CredentialError::File { .. } => FailureKind::Usage,
+                    CredentialError::Command { .. } => FailureKind::Failed,
+                };
+                Failure::new(kind, "there is no credential").caused_by(&error)
+            })?;
         let real = credential.current();
         let placeholder = Placeholder::random()
             .map_err(|error| Failure::because("there are no random bytes", &error))?;

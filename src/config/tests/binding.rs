@@ -3,6 +3,7 @@
 use super::super::{CredentialChoice, Environment};
 use super::{Flag, Key, User};
 use crate::proxy::credential::CredentialSource;
+use crate::report::FailureKind;
 use crate::secret::CredentialKind;
 
 fn upstream(value: &str) -> Flag<'_> {
@@ -132,6 +133,14 @@ fn a_missing_key_names_its_remedies() {
     );
     let given = choice.open(&environment(&[("ANTHROPIC_API_KEY", "sk-canary")]));
     assert!(matches!(given, Ok(CredentialSource::Given(key)) if key.expose() == b"sk-canary"));
+    let missing = CredentialChoice::File {
+        kind: CredentialKind::ApiKey,
+        path: "/nonexistent/key".into(),
+    };
+    let Err(failure) = missing.open(&environment(&[])) else {
+        panic!("there was no file");
+    };
+    assert_eq!(failure.kind(), FailureKind::Usage);
     let nothing = dummy("http://127.0.0.1:1").open(&environment(&[]));
     assert!(matches!(nothing, Ok(CredentialSource::Dummy)));
 }
