@@ -43,7 +43,7 @@ pub(crate) fn every_kind() -> Vec<Entry> {
         duration_ms: 9,
         ..RequestEnd::default()
     };
-    vec![
+    let mut entries = vec![
         Entry::Opened {
             cap: pico(2_000),
             on_cap: OnCap::Clamp,
@@ -96,6 +96,14 @@ pub(crate) fn every_kind() -> Vec<Entry> {
             charged: pico(100),
             reason: "the provider's console shows it".into(),
         },
+    ];
+    entries.extend(the_end());
+    entries
+}
+
+/// What comes after the correction.
+fn the_end() -> Vec<Entry> {
+    vec![
         Entry::ToppedUp {
             by: pico(1_000),
             cap: pico(3_000),
