@@ -64,6 +64,21 @@ pub(crate) enum ConnectError {
     Timeout { host: String },
 }
 
+impl ConnectError {
+    /// Which step failed, for the client: without addresses, which are the user's own business.
+    pub(crate) const fn step(&self) -> &'static str {
+        match self {
+            Self::Resolve { .. } => "its name does not resolve",
+            Self::Forbidden { .. } => "its name resolves to a private or local address",
+            Self::NotLoopback { .. } => "http:// is for loopback addresses only",
+            Self::Tcp { .. } => "it takes no connection",
+            Self::Proxy { .. } => "the HTTP proxy made no tunnel",
+            Self::Tls { .. } => "the TLS handshake failed",
+            Self::Timeout { .. } => "it took too long",
+        }
+    }
+}
+
 /// A fresh connection and what the two sides agreed to speak.
 #[derive(Debug)]
 pub(crate) struct Connected {

@@ -12,7 +12,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
 use super::Proxy;
-use super::charge::Charge;
+use super::charge::{Charge, ClientPresence};
 use super::headers;
 use super::leak::{self, LeakGuard};
 use super::meter::Meter;
@@ -71,6 +71,7 @@ pub(crate) async fn exchange(exchange: Exchange) -> Response<ProxyBody> {
         client_headers: &client_headers,
         path: &path,
         body: &body.bytes,
+        client: charge.client().clone(),
     };
     match sending.send(ready, headers).await {
         Ok(Answer {
@@ -104,6 +105,7 @@ struct Sending<'a> {
     client_headers: &'a HeaderMap,
     path: &'a PathAndQuery,
     body: &'a Bytes,
+    client: ClientPresence,
 }
 
 struct Answer {
@@ -148,10 +150,16 @@ impl Sending<'_> {
         loop {
             let connection = match ready.take() {
                 Some(ready) => ready,
+                // Nobody waits for the answer any more, so it is not bought.
+                None if self.client.has_left() => {
+                    let trouble = UpstreamTrouble::Broken;
+                    return Err(Failed { trouble, refusal });
+                }
                 None => match self.proxy.upstream.ready().await {
                     Ok(ready) => ready,
                     Err(error) => {
-                        let trouble = UpstreamTrouble::Unreachable(error.to_string());
+                        tracing::warn!(%error, "the upstream cannot be reached again");
+                        let trouble = UpstreamTrouble::Unreachable(error.step().to_owned());
                         return Err(Failed { trouble, refusal });
                     }
                 },

@@ -107,10 +107,10 @@ async fn send(
         let gate = &proxy.settings.gate;
         let mut headers = headers::forward(&parts.headers, credential.kind(), gate)?.headers;
         credential.apply(&mut headers);
-        let ready =
-            proxy.upstream.ready().await.map_err(|error| {
-                Refusal::Upstream(UpstreamTrouble::Unreachable(error.to_string()))
-            })?;
+        let ready = proxy.upstream.ready().await.map_err(|error| {
+            tracing::warn!(%error, "the upstream cannot be reached");
+            Refusal::Upstream(UpstreamTrouble::Unreachable(error.step().to_owned()))
+        })?;
         let sent = ready.send(Outgoing {
             method: method.clone(),
             path: path_of(parts),

@@ -224,7 +224,8 @@ impl Message<'_> {
             Ok(ready) => ready,
             Err(error) => {
                 tracing::warn!(%error, "the upstream cannot be reached");
-                let refusal = Refusal::Upstream(UpstreamTrouble::Unreachable(error.to_string()));
+                let refusal =
+                    Refusal::Upstream(UpstreamTrouble::Unreachable(error.step().to_owned()));
                 reserved.release("the upstream cannot be reached", Some(self.end(&refusal)));
                 return Ok(own(refusal.respond(&self.id, &proxy.parts.session)));
             }

@@ -39,14 +39,18 @@ impl BodyBudget {
     }
 
     async fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
-        // The budget is below four million, so the number always fits.
-        let kib = u32::try_from(bytes.div_ceil(1024).max(1)).unwrap_or(u32::MAX);
+        let kib = u32::try_from(kib(bytes)).unwrap_or(u32::MAX);
         let waiting = self.0.clone().acquire_many_owned(kib);
         match tokio::time::timeout(BUDGET_WAIT, waiting).await {
             Ok(Ok(permit)) => Ok(permit),
             Ok(Err(_)) | Err(_) => Err(Refusal::Busy),
         }
     }
+}
+
+/// Places that a body of so many bytes takes; the budget has far fewer than four billion.
+fn kib(bytes: usize) -> usize {
+    bytes.div_ceil(1024).max(1)
 }
 
 /// A body that was read and decoded; its place in the budget is free when it is dropped.
@@ -86,7 +90,7 @@ pub(crate) async fn read(
         (Some(length), Coding::Identity) => length,
         _ => BODY_LIMIT,
     };
-    let place = budget.take(most).await?;
+    let mut place = budget.take(most).await?;
     let Some(raw) = collect(&mut incoming, declared).await? else {
         discard(incoming, headers, DISCARD_LIMIT).await;
         return Err(too_large());
@@ -98,6 +102,8 @@ pub(crate) async fn read(
             .await
             .ok_or(Refusal::Incomplete)??
     };
+    // What it could have become but did not is for others.
+    drop(place.split(place.num_permits().saturating_sub(kib(bytes.len()))));
     Ok(ReadBody {
         bytes,
         _place: place,

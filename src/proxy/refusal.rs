@@ -75,6 +75,8 @@ pub enum Refusal {
     Unauthenticated,
     /// As many bodies are being read as there is memory for.
     Busy,
+    /// As many clients are connected as may be.
+    TooManyConnections,
     /// As many `count_tokens` calls are in flight as are let through.
     CountsBusy,
     /// The upstream did not give an answer to relay.
@@ -153,7 +155,9 @@ impl Refusal {
                 }
             },
             Self::Unauthenticated => Form(StatusCode::UNAUTHORIZED, "authentication_error", Never),
-            Self::Busy | Self::Ending => Form(StatusCode::SERVICE_UNAVAILABLE, API, MayHelp),
+            Self::Busy | Self::TooManyConnections | Self::Ending => {
+                Form(StatusCode::SERVICE_UNAVAILABLE, API, MayHelp)
+            }
             Self::CountsBusy => Form(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", MayHelp),
             Self::Upstream(trouble) => match trouble {
                 UpstreamTrouble::TimedOut => {
@@ -205,6 +209,9 @@ impl Refusal {
             }
             Self::Busy => {
                 "labproxy: too many request bodies are being read at once; try again".to_owned()
+            }
+            Self::TooManyConnections => {
+                "labproxy: too many connections at once; close some and try again".to_owned()
             }
             Self::CountsBusy => {
                 "labproxy: too many count_tokens calls at once; try again".to_owned()

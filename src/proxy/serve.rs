@@ -37,7 +37,7 @@ pub(crate) async fn serve(
     }
     if !proxy.peers.recognise(peer) {
         read::discard_strangers(body, &parts.headers).await;
-        let mut response = refuse(proxy, &Refusal::Busy);
+        let mut response = refuse(proxy, &Refusal::TooManyConnections);
         close_stranger(peer, &mut response);
         return response;
     }

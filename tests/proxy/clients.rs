@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt as _;
 use labproxy::cap::OnCap;
 use labproxy::ledger::{Entry, RequestEnd};
+use labproxy::proxy::credential::CredentialSource;
 use labproxy::proxy::{OnClientGone, Times};
+use labproxy::secret::CredentialKind;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use crate::rig::{Rig, Setup, answer, ask, events, price};
+use crate::rig::{Rig, Setup, answer, ask, error, events, price};
 use crate::upstream::{Step, Upstream, chunk, json, last_chunk, sse_head, within};
 
 /// A stream whose first three events come at once, and the rest when the test says so.
@@ -313,4 +315,47 @@ async fn d04_both_close_orders_make_one_entry_each() {
         })
         .sum();
     assert_eq!(rig.spent().await, held, "every hold is kept");
+}
+
+/// A client that leaves while the credential is read again: the request is not sent a second time,
+/// and the 401 was free.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t38_a_request_whose_client_left_during_the_refresh_is_not_sent_again() {
+    let body = error("authentication_error", "expired");
+    let upstream =
+        Upstream::start(move |_, _| vec![Step::Bytes(json("401 Unauthorized", &body))]).await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let script = format!(
+        "if [ -e {begun} ]; then : > {again}; while [ ! -e {go} ]; do sleep 0.01; done; fi; \
+         : > {begun}; echo key-$$",
+        begun = path("begun"),
+        again = path("again"),
+        go = path("go"),
+    );
+    let setup = Setup {
+        credential: Some(CredentialSource::Command {
+            kind: CredentialKind::ApiKey,
+            argv: ["/bin/sh", "-c", &script].map(str::to_owned).to_vec(),
+        }),
+        ..Setup::default()
+    };
+    let rig = Rig::with(&upstream.url(), setup).await;
+    let client = Raw::send(&rig, &ask(100, false)).await;
+    within(async {
+        while !directory.path().join("again").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    client.leave().await;
+    std::fs::write(directory.path().join("go"), "").unwrap();
+    let Entry::Settled {
+        free: true, end, ..
+    } = rig.end().await
+    else {
+        panic!("not free");
+    };
+    assert!(gone(&end));
+    assert_eq!(upstream.seen().len(), 1);
 }

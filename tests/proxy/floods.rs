@@ -193,3 +193,26 @@ async fn t25_connections_are_limited() {
     })
     .await;
 }
+
+/// Bodies without a declared length take the largest place only while they are read: twelve of them
+/// are in flight at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_of_unknown_length_do_not_keep_the_largest_place() {
+    let upstream = Upstream::start(|_, _| vec![Step::UntilClosed]).await;
+    let rig = Rig::new(&upstream.url()).await;
+    let mut sockets = Vec::new();
+    for _ in 0..12 {
+        let mut socket = TcpStream::connect(rig.address).await.unwrap();
+        let body = ask(100, false);
+        let request = format!(
+            "POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\
+             transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            rig.placeholder,
+            body.len()
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        sockets.push(socket);
+    }
+    upstream.arrived(12).await;
+    drop(sockets);
+}
