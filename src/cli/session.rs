@@ -292,6 +292,7 @@ fn run_here(
             resume::take_over(lookup::find(id, &paths)?, *reopen, &paths, &ledger)?
         }
     };
+    let _attached_once = ctx.session_log().attach(slot.open_log()?);
     launch::run(
         plan,
         ledger,
@@ -323,11 +324,11 @@ fn detached_from_here(
         | CredentialSource::Command { .. }
         | CredentialSource::Dummy => None,
     };
-    let arguments = std::env::args_os().collect();
+    let arguments: Vec<OsString> = std::env::args_os().collect();
     let word = detach::start(
         &session,
         &directory,
-        arguments,
+        &arguments,
         ctx.environment(),
         ctx.before().core.current,
         credential,

@@ -302,6 +302,8 @@ fn trampoline(command: &AgentCommand, core: Option<u64>) -> Command {
     child
         .arg0("labproxy")
         .arg(EXEC_COMMAND)
+        // The agent's own arguments may hold options, and `--`.
+        .arg("--")
         .arg(rustix::process::getpid().as_raw_nonzero().to_string())
         .arg(core.map_or_else(|| UNLIMITED.to_owned(), |limit| limit.to_string()))
         .arg(&command.program)

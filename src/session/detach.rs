@@ -92,7 +92,7 @@ fn decode(text: &str) -> Result<OsString, Failure> {
 pub fn start(
     session: &SessionId,
     directory: &Path,
-    arguments: Vec<OsString>,
+    arguments: &[OsString],
     environment: &Environment,
     core: Option<u64>,
     credential: Option<&Credential>,
@@ -140,8 +140,7 @@ pub fn start(
     serde_json::from_str(&line).map_err(|_| {
         let said = std::fs::read_to_string(&log).unwrap_or_default();
         let failure = Failure::failed("the detached session ended before it was ready");
-        said.lines()
-            .fold(failure, |failure, line| failure.problem(line))
+        said.lines().fold(failure, Failure::problem)
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::agent::AgentEnd;
 use super::control::ControlServer;
 use super::live::Live;
 use super::orphans;
@@ -117,8 +118,8 @@ pub async fn end(
             &live.session,
             vec![Entry::Ended {
                 end_reason: reason.word().to_owned(),
-                exit_code: agent.and_then(|end| end.exit_code()),
-                signal: agent.and_then(|end| end.signal_name()),
+                exit_code: agent.and_then(AgentEnd::exit_code),
+                signal: agent.and_then(AgentEnd::signal_name),
                 free_requests: counters.free,
             }],
         )

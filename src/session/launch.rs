@@ -181,7 +181,8 @@ fn start_agent(
         argv: live.agent_arguments(plan, access)?,
     };
     let stdio = audience.stdio(&live.directory)?;
-    let agent = Agent::start(&command, &environment, stdio, plan.core).map_err(agent_failure)?;
+    let agent = Agent::start(&command, &environment, stdio, plan.core)
+        .map_err(|error| agent_failure(&error))?;
     live.agent_started(agent.stamp());
     audience.ready(live, None)?;
     Ok(Some(agent))

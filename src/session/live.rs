@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::future::Future;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -69,6 +69,22 @@ impl Slot {
             lock,
             resumed: None,
         })
+    }
+
+    /// Its log, for the messages of this run and of later ones.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn open_log(&self) -> Result<fs::File, Failure> {
+        let path = self.directory.join("log");
+        fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| {
+                Failure::because(format!("the log {} cannot be made", path.display()), &error)
+            })
     }
 
     /// Where its sockets are.

@@ -125,21 +125,25 @@ fn requests_line(receipt: &Receipt) -> String {
 }
 
 fn money_line(receipt: &Receipt) -> String {
-    let mut line = format!(
-        "cap {}, spent {}",
-        receipt.cap_pico_usd, receipt.spent_pico_usd
-    );
-    if receipt.held_pico_usd > PicoUsd::ZERO {
-        line.push_str(&format!(", held {}", receipt.held_pico_usd));
+    let mut parts = vec![
+        format!("cap {}", receipt.cap_pico_usd),
+        format!("spent {}", receipt.spent_pico_usd),
+    ];
+    for (amount, words) in [
+        (receipt.held_pico_usd, "held"),
+        (receipt.over_cap_pico_usd, "over the cap"),
+    ] {
+        if amount > PicoUsd::ZERO {
+            parts.push(format!("{words} {amount}"));
+        }
     }
-    line.push_str(&format!(", unused {}", receipt.unused_pico_usd));
-    if receipt.over_cap_pico_usd > PicoUsd::ZERO {
-        line.push_str(&format!(", over the cap {}", receipt.over_cap_pico_usd));
-    }
-    if receipt.cap_reached {
-        line.push_str(" (the cap was reached)");
-    }
-    line
+    let reached = if receipt.cap_reached {
+        " (the cap was reached)"
+    } else {
+        ""
+    };
+    parts.push(format!("unused {}{reached}", receipt.unused_pico_usd));
+    parts.join(", ")
 }
 
 fn last_refusal(receipt: &Receipt) -> Option<&str> {
@@ -181,7 +185,7 @@ mod tests {
 
     use super::*;
 
-    fn request(outcome: &str, charged: u64, reason: Value, usage: Value) -> Value {
+    fn request(outcome: &str, charged: u64, reason: &Value, usage: &Value) -> Value {
         json!({
             "id": format!("req_{}", "a".repeat(26)), "at": "2026-12-01T00:00:00Z", "stream": true,
             "model": "m", "served_model": null, "status": 200, "outcome": outcome,
@@ -204,8 +208,8 @@ mod tests {
             "ended_at": "2026-12-01T00:01:00Z", "pricing_digest": "", "free_requests": 2,
             "agent": {"argv0": "claude\u{1b}[2J", "exit_code": 1, "signal": null},
             "requests": [
-                request("settled", 1_500_000_000_000, Value::Null, usage),
-                request("refused", 0, json!("cap reached"), Value::Null),
+                request("settled", 1_500_000_000_000, &Value::Null, &usage),
+                request("refused", 0, &json!("cap reached"), &Value::Null),
             ],
             "refusals_beyond_listed": 3, "on_cap": "clamp", "over_cap_pico_usd": 0,
             "ledger": {"seq": 1, "hash": hash},

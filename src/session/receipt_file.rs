@@ -17,8 +17,8 @@ impl ReceiptFile {
     ///
     /// # Errors
     /// When it cannot.
-    pub fn check(path: PathBuf) -> Result<Self, Failure> {
-        let absolute = std::path::absolute(&path).map_err(|error| refused(&path, &error))?;
+    pub fn check(path: &Path) -> Result<Self, Failure> {
+        let absolute = std::path::absolute(path).map_err(|error| refused(path, &error))?;
         match fs::metadata(&absolute) {
             Ok(meta) if meta.is_dir() => {
                 return Err(Failure::usage(format!(
@@ -30,12 +30,12 @@ impl ReceiptFile {
                 fs::OpenOptions::new()
                     .append(true)
                     .open(&absolute)
-                    .map_err(|error| refused(&path, &error))?;
+                    .map_err(|error| refused(path, &error))?;
             }
             Ok(_) => return Ok(Self { path: absolute }),
             Err(_) => {}
         }
-        beside(&absolute).map_err(|error| refused(&path, &error))?;
+        beside(&absolute).map_err(|error| refused(path, &error))?;
         Ok(Self { path: absolute })
     }
 
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn a_receipt_place_is_checked_and_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let refused = |path: PathBuf| ReceiptFile::check(path).unwrap_err().message().to_owned();
-        assert!(refused(directory.path().to_owned()).contains("is a directory"));
-        assert!(refused(directory.path().join("no/such/r.json")).contains("No such file"));
+        let refused = |path: &Path| ReceiptFile::check(path).unwrap_err().message().to_owned();
+        assert!(refused(directory.path()).contains("is a directory"));
+        assert!(refused(&directory.path().join("no/such/r.json")).contains("No such file"));
         let path = directory.path().join("r.json");
-        let file = ReceiptFile::check(path.clone()).unwrap();
+        let file = ReceiptFile::check(&path).unwrap();
         assert!(!path.exists(), "the check leaves nothing behind");
         file.write(b"one, longer").unwrap();
         file.write(b"two").unwrap();

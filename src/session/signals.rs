@@ -92,7 +92,7 @@ async fn received(signal: Option<&mut Signal>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The set of signals that this process ignores, bit n-1 for signal n; none where unknown.

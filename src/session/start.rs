@@ -103,7 +103,12 @@ impl Plan {
             .take(plan_agent(order.agent, config.as_ref(), &environment))
             .flatten();
         let receipt = problems
-            .take(order.receipt.map(ReceiptFile::check).transpose())
+            .take(
+                order
+                    .receipt
+                    .map(|path| ReceiptFile::check(&path))
+                    .transpose(),
+            )
             .flatten();
         let mut priced = None;
         let mut credential = None;
@@ -176,13 +181,15 @@ fn plan_agent(
     {
         *argv0 = binary.clone().into_os_string();
     }
-    let mut command = AgentCommand::find(argv, path.as_deref()).map_err(agent_failure)?;
+    let mut command =
+        AgentCommand::find(argv, path.as_deref()).map_err(|error| agent_failure(&error))?;
     command.argv.clone_from(&named);
     let claude = match settings_file::claude_arguments_at(&command.argv, &command.program) {
         None => None,
         Some(at) => {
             let own = command.argv.split_off(at.min(command.argv.len()));
-            let (rest, given) = settings_file::take_settings(&own).map_err(settings_failure)?;
+            let (rest, given) =
+                settings_file::take_settings(&own).map_err(|error| settings_failure(&error))?;
             command.argv.extend(rest);
             Some(ClaudeSettings { at, given })
         }
@@ -191,20 +198,20 @@ fn plan_agent(
 }
 
 /// How a missing or bad agent is reported.
-pub(super) fn agent_failure(error: AgentError) -> Failure {
+pub(super) fn agent_failure(error: &AgentError) -> Failure {
     let kind = match error {
         AgentError::NotFound { .. } => FailureKind::NotFound,
         AgentError::NotExecutable { .. } => FailureKind::NotExecutable,
         AgentError::Spawn(_) => {
-            return Failure::because("the agent could not be started", &error);
+            return Failure::because("the agent could not be started", error);
         }
     };
     Failure::new(kind, format!("the agent {error}; nothing was spent"))
 }
 
-fn settings_failure(error: SettingsError) -> Failure {
+fn settings_failure(error: &SettingsError) -> Failure {
     let text = error.to_string();
-    match std::error::Error::source(&error) {
+    match std::error::Error::source(error) {
         Some(cause) => Failure::usage(text).caused_by(cause),
         None => Failure::usage(text),
     }

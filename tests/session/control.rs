@@ -210,3 +210,46 @@ fn what_the_agent_leaves_behind_is_ended() {
     let stubborn = std::fs::read_to_string(rig.path("work/stubborn")).unwrap();
     assert!(!is_alive(stubborn.trim().parse().unwrap()));
 }
+
+/// Thirty callers behind one listener share one cap; each that is refused is refused at once, with
+/// the provider's shape of a refusal, and the end says that the cap was reached.
+#[test]
+fn k20_thirty_callers_share_one_cap() {
+    let rig = Rig::new();
+    let script = "for i in $(seq 30); do (OUT=answer.$i $CALL hello 20000; echo) & done; wait";
+    let done = rig.run(
+        &["--cap", "0.35", "--on-cap", "refuse"],
+        &["sh", "-c", &format!("{script}; exit 4")],
+    );
+    assert_eq!(done.code, Some(4), "{done:?}");
+    let receipt = rig.receipt();
+    // Lines of thirty writers may run together.
+    let refused = done.stdout.matches("402").count();
+    let served = done.stdout.matches("200").count();
+    assert_eq!(refused + served, 30, "{done:?}");
+    assert!(refused > 0 && served > 0, "{done:?}");
+    assert_eq!(receipt["end_reason"], "cap", "{receipt:#}");
+    assert_eq!(receipt["cap_reached"], true);
+    assert!(receipt["spent_pico_usd"].as_u64() <= receipt["cap_pico_usd"].as_u64());
+    for request in receipt["requests"].as_array().unwrap() {
+        if request["outcome"] == "refused" {
+            assert!(request["duration_ms"].as_u64().unwrap_or(0) < 5_000);
+        }
+    }
+}
+
+/// Two sessions cannot pass the user's daily ceiling together, and a top-up does not lift it.
+#[test]
+fn t20_a_daily_ceiling_holds_over_all_sessions() {
+    let rig = Rig::new();
+    let with_ceiling = |cap: &str, script: &str| {
+        let mut command = rig.start(&["--cap", cap], &["sh", "-c", script]);
+        command.env("LABPROXY_LIMITS_DAILY_USD", "0.007");
+        crate::rig::finish(&mut command)
+    };
+    let first = with_ceiling("2", "$CALL '[[scenario: long 400]]' 500");
+    assert_eq!(first.stdout, "200", "{first:?}");
+    let second = with_ceiling("2", "$CALL '[[scenario: long 400]]' 500");
+    assert_eq!(second.stdout, "402", "{second:?}");
+    assert_eq!(rig.arrived(), 1);
+}

@@ -57,3 +57,22 @@ fn a_stubborn_agent_does_not_outlive_a_killed_labproxy() {
     drop(running.finish());
     eventually("the agent's end", || (!is_alive(agent)).then_some(()));
 }
+
+/// The thread that started the agent lives as long as the process: the agent's death signal is bound
+/// to it, and it does not come early (threat 39).
+#[test]
+fn t39_the_thread_that_starts_children_stays() {
+    let rig = Rig::new();
+    let mut running = Running::of(&mut rig.start(&[], &["sh", "-c", "echo ready; read go"]));
+    assert_eq!(running.line(), "ready");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
+    let names: Vec<String> = tasks
+        .map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap())
+        .collect();
+    assert!(
+        names.iter().any(|name| name.trim() == "children"),
+        "{names:?}"
+    );
+    running.say("go");
+    assert_eq!(running.finish().code, Some(0));
+}

@@ -20,7 +20,7 @@ pub(crate) const KEY: &str = "sk-ant-api03-canary-7d1f4c2be95a";
 /// The variable of labproxy's environment that holds it.
 pub(crate) const KEY_VARIABLE: &str = "RIG_KEY";
 /// Whatever a test waits for has come by then, or never will.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// Between two looks at what nobody announces.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
 

@@ -79,7 +79,7 @@ fn stdio_and_arguments_are_the_agents_own() {
     running.say("through");
     running.close_stdin();
     let done = running.finish();
-    assert_eq!(done.stdout, "through\n--cap||a b|-x|");
+    assert_eq!(done.stdout, "through\n--cap||a b|--|-x|");
 }
 
 /// A session that makes no request says so loudly; one that makes a request does not.

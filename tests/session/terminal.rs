@@ -59,17 +59,20 @@ fn in_terminal(rig: &Rig, agent: &str) -> String {
     let agent = rig.write_program("agent", agent);
     let receipt = rig.path("receipt.json").display().to_string();
     let command = rig.start(&["--receipt", &receipt], &[agent.to_str().unwrap()]);
-    let mut script = String::from("#!/bin/sh\n");
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            script += &format!("export {}='{}'\n", name.display(), value.display());
-        }
-    }
-    script += &format!("cd '{}'\nexec", rig.path("work").display());
-    script += &format!(" '{}'", command.get_program().display());
-    for argument in command.get_args() {
-        script += &format!(" '{}'", argument.display());
-    }
+    let exports = command.get_envs().filter_map(|(name, value)| {
+        Some(format!("export {}='{}'", name.display(), value?.display()))
+    });
+    let program = format!("exec '{}'", command.get_program().display());
+    let arguments = command.get_args().map(|one| format!("'{}'", one.display()));
+    let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
+    let lines: Vec<_> = std::iter::once("#!/bin/sh".to_owned())
+        .chain(exports)
+        .chain([
+            format!("cd '{}'", rig.path("work").display()),
+            words.join(" "),
+        ])
+        .collect();
+    let script = lines.join("\n");
     rig.write_program("in-terminal", &format!("{script}\n"))
         .display()
         .to_string()
