@@ -30,7 +30,7 @@ use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
-use load::{Budget, closed_loop, open_streams};
+use load::{Address, Budget, closed_loop, open_streams};
 use peers::Peer;
 use process::Memory;
 use report::{Bar, Results, Spread};
@@ -127,7 +127,8 @@ async fn play(role: Role, upstream: String) -> io::Result<()> {
     }
 }
 
-async fn measure(arguments: &Arguments) -> io::Result<()> {
+/// Lets this process and its children have the descriptors that the streams need.
+fn raise_descriptors() -> io::Result<()> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit
         .maximum
@@ -139,6 +140,11 @@ async fn measure(arguments: &Arguments) -> io::Result<()> {
             maximum: limit.maximum,
         },
     )?;
+    Ok(())
+}
+
+async fn measure(arguments: &Arguments) -> io::Result<()> {
+    raise_descriptors()?;
     std::fs::create_dir_all(&arguments.scratch)?;
     let scratch = arguments.scratch.canonicalize()?;
 
@@ -163,38 +169,7 @@ async fn measure(arguments: &Arguments) -> io::Result<()> {
             if !wanted(workload) {
                 continue;
             }
-            let plan = plan(workload);
-            let budget = Budget {
-                time: Duration::from_secs_f64(arguments.seconds),
-                requests: RUN_REQUESTS,
-            };
-            let request = direct.request(plan.stream, plan.wish, 1024);
-            let run = closed_loop(None, &direct, &request, plan.connections, budget).await?;
-            results.add(plan.name, "direct", run);
-            for peer in &peers {
-                // It answers some hundred requests a second: the streams would show nothing more.
-                if peer.name == "litellm" && plan.stream {
-                    continue;
-                }
-                let request = peer.address.request(plan.stream, plan.wish, 1024);
-                let run = closed_loop(
-                    Some(&peer.program),
-                    &peer.address,
-                    &request,
-                    plan.connections,
-                    budget,
-                )
-                .await
-                .map_err(|error| io::Error::other(format!("{}: {error}", peer.name)))?;
-                eprintln!(
-                    "round {round} {} {}: {:.0}/s, {:.1} µs CPU",
-                    plan.name,
-                    peer.name,
-                    run.rate(),
-                    run.cpu_us()
-                );
-                results.add(plan.name, peer.name, run);
-            }
+            everyone(arguments, round, workload, &direct, &peers, &mut results).await?;
         }
     }
     let memory = if wanted(Workload::Memory) {
@@ -215,6 +190,50 @@ async fn measure(arguments: &Arguments) -> io::Result<()> {
     }
     for peer in &mut peers {
         peer.program.end();
+    }
+    Ok(())
+}
+
+/// One workload on each peer, and without any.
+async fn everyone(
+    arguments: &Arguments,
+    round: u32,
+    workload: Workload,
+    direct: &Address,
+    peers: &[Peer],
+    results: &mut Results,
+) -> io::Result<()> {
+    let plan = plan(workload);
+    let budget = Budget {
+        time: Duration::from_secs_f64(arguments.seconds),
+        requests: RUN_REQUESTS,
+    };
+    let request = direct.request(plan.stream, plan.wish, 1024);
+    let run = closed_loop(None, direct, &request, plan.connections, budget).await?;
+    results.add(plan.name, "direct", run);
+    for peer in peers {
+        // It answers some hundred requests a second: the streams would show nothing more.
+        if peer.name == "litellm" && plan.stream {
+            continue;
+        }
+        let request = peer.address.request(plan.stream, plan.wish, 1024);
+        let run = closed_loop(
+            Some(&peer.program),
+            &peer.address,
+            &request,
+            plan.connections,
+            budget,
+        )
+        .await
+        .map_err(|error| io::Error::other(format!("{}: {error}", peer.name)))?;
+        eprintln!(
+            "round {round} {} {}: {:.0}/s, {:.1} µs CPU",
+            plan.name,
+            peer.name,
+            run.rate(),
+            run.cpu_us()
+        );
+        results.add(plan.name, peer.name, run);
     }
     Ok(())
 }
@@ -346,11 +365,6 @@ fn tables(
         (load::quantile_us(&one.first_byte, 0.99) - load::quantile_us(&other.first_byte, 0.99))
             / 1e3
     });
-    let own = memory.iter().find(|(name, ..)| *name == "labproxy");
-    let at_rest = idle.iter().find(|(name, _)| *name == "labproxy");
-    let resident = Spread::of(at_rest.map(|(_, memory)| memory.resident as f64 / 1e6));
-    let stream = Spread::of(own.map(|(_, before, most)| a_stream(*before, *most)));
-
     results.row(
         "CPU per 1 KiB request, durable hold, 32 connections",
         "minimal proxy, ×",
@@ -387,6 +401,21 @@ fn tables(
         Bar::AtMost(3.0, 1.0),
         added,
     );
+    memory_rows(results, idle, memory);
+    println!("{}", results.bars());
+    details(results);
+    memory_table(idle, memory);
+}
+
+fn memory_rows(
+    results: &mut Results,
+    idle: &[(&'static str, Memory)],
+    memory: &[(&'static str, Memory, Memory)],
+) {
+    let own = memory.iter().find(|(name, ..)| *name == "labproxy");
+    let at_rest = idle.iter().find(|(name, _)| *name == "labproxy");
+    let resident = Spread::of(at_rest.map(|(_, memory)| memory.resident as f64 / 1e6));
+    let stream = Spread::of(own.map(|(_, before, most)| a_stream(*before, *most)));
     results.row("memory, idle", "MB", Bar::AtMost(20.0, 12.0), resident);
     results.row(
         "memory per open stream, 1,000 open",
@@ -394,8 +423,9 @@ fn tables(
         Bar::AtMost(64.0, 24.0),
         stream,
     );
+}
 
-    println!("{}", results.bars());
+fn details(results: &mut Results) {
     for workload in [Workload::Json32, Workload::Json1, Workload::FirstByte] {
         println!("{}", results.detail(plan(workload).name, 1.0, "request"));
     }
@@ -405,6 +435,9 @@ fn tables(
             results.detail(plan(workload).name, EVENTS as f64, "event")
         );
     }
+}
+
+fn memory_table(idle: &[(&'static str, Memory)], memory: &[(&'static str, Memory, Memory)]) {
     println!(
         "| memory | idle, MB | of that its own | after one stream | 1,000 streams | KiB a stream |\n|---|---|---|---|---|---|"
     );
