@@ -134,8 +134,12 @@ fn attempts(
     let exact = summed.same_totals(&usage.top);
     let top_prompt = usage.top.prompt();
     for (index, hop) in hops.iter().enumerate() {
-        let declined =
-            serving.is_some_and(|serving| index < serving || (index == serving && terms.refused));
+        // Searches that ran before a refusal came of a sampling, which is paid.
+        let refused = terms.refused && usage.web_searches == 0;
+        let declined = match serving {
+            Some(serving) => index < serving || (index == serving && refused),
+            None => refused,
+        };
         if declined && !hop.has_output() {
             continue;
         }

@@ -355,6 +355,22 @@ fn p12_earlier_turns_of_the_serving_attempt_are_paid() {
     );
 }
 
+/// A refusal before output is free, but not the compaction that ran before it, nor a sampling whose
+/// searches ran.
+#[test]
+fn a_refusal_leaves_what_ran_before_it_to_pay() {
+    let usage = |searches: u64| {
+        json!({"input_tokens": 23_000, "output_tokens": 0,
+            "server_tool_use": {"web_search_requests": searches}, "iterations": [
+                {"type": "compaction", "input_tokens": 180_000, "output_tokens": 3_500},
+                {"type": "message", "input_tokens": 23_000, "output_tokens": 0}]})
+    };
+    let compaction = 180_000 * 5_000_000 + 3_500 * 25_000_000;
+    let refused = |searches| stopped_cost("claude-opus-5", "refusal", &usage(searches));
+    assert_eq!(refused(0), compaction);
+    assert_eq!(refused(1), compaction + 23_000 * 5_000_000 + usd("0.01"));
+}
+
 /// Entries that explain less than the top level leave the rest to be charged.
 #[test]
 fn what_the_iterations_leave_out_is_charged_too() {
