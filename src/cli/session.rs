@@ -15,7 +15,7 @@ use crate::report::{self, Exit, Failure, Job, Output};
 use crate::session::changes::{self, Stopped};
 use crate::session::detach::{self, Detached, Word};
 use crate::session::launch::{self, Audience, Foreground};
-use crate::session::live::{Slot, prepare_directory};
+use crate::session::slot::{Slot, prepare_directory};
 use crate::session::start::{Order, Plan};
 use crate::session::{books, inside, listing, lookup, receipt, resume};
 

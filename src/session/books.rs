@@ -4,8 +4,8 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::live::{Slot, make_private, opened_entry};
 use super::owner::OwnerLock;
+use super::slot::{Slot, make_private, opened_entry};
 use super::start::Plan;
 use crate::clock::SharedClock;
 use crate::config::{Config, Paths};

@@ -328,6 +328,22 @@ mod tests {
         }
     }
 
+    /// `docs/sessions.md` names everything in the table, so that it stays true.
+    #[test]
+    fn users_are_told_what_is_removed() {
+        let text = include_str!("../../docs/sessions.md");
+        let prefixes = REMOVED_PREFIXES.iter().chain(KEPT_PREFIXES);
+        for name in REMOVED.iter().chain(KEPT) {
+            assert!(text.contains(&format!("`{name}`")), "{name}");
+        }
+        for prefix in prefixes {
+            assert!(text.contains(&format!("`{prefix}…`")), "{prefix}");
+        }
+        for (name, _) in QUIET {
+            assert!(text.contains(&format!("`{name}`")), "{name}");
+        }
+    }
+
     /// Of the four variables that may carry a key, exactly one is left, and it is the placeholder.
     #[test]
     fn a04_no_auth_variable_holds_a_real_secret() {

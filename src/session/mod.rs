@@ -24,6 +24,7 @@ pub mod resume;
 pub mod running;
 pub mod settings_file;
 pub mod signals;
+pub mod slot;
 pub mod start;
 mod terminal;
 pub mod watched;

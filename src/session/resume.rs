@@ -1,6 +1,6 @@
 //! A session that goes on: the same name, cap and ledger account, everything else new.
 
-use super::live::{Resumed, Slot};
+use super::slot::{Resumed, Slot};
 use super::{books, changes};
 use crate::config::Paths;
 use crate::id::SessionId;

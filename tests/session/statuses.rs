@@ -73,6 +73,7 @@ fn stdio_and_arguments_are_the_agents_own() {
             "--cap",
             "",
             "a b",
+            "--",
             "-x",
         ],
     ));
