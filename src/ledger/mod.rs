@@ -17,6 +17,7 @@ mod place;
 mod queue;
 mod reader;
 mod schema;
+mod sum;
 mod transaction;
 mod verify;
 mod writer;

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::{EntryHash, Head};
 use super::schema::{self, Identity, failed};
-use super::transaction::amount_from_sql;
+use super::sum::amount_from_sql;
 use super::{Entry, LedgerError};
 use crate::id::SessionId;
 use crate::money::PicoUsd;

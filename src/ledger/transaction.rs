@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::chain::Head;
 use super::effect::Effect;
 use super::holds::{Hold, Holds};
 use super::queue::{Job, Prepared, Work};
 use super::schema::failed;
+use super::sum::{Sum, amount_from_sql, amount_to_sql};
 use super::{Entry, LedgerError, LedgerOptions, place};
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
@@ -20,11 +21,6 @@ use crate::money::PicoUsd;
 const LOG_BYTES_PER_COMMIT: usize = 5 * 4_096;
 /// Bytes that SQLite and the hash add to an entry's text.
 const LOG_BYTES_PER_ENTRY: usize = 64;
-/// Name of the row that sums the open holds of all sessions.
-pub(super) const SUM_HELD: &str = "held";
-
-const NANOS_PER_DAY: i64 = 86_400 * 1_000_000_000;
-
 /// What the writer remembers between transactions.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
@@ -87,18 +83,11 @@ pub(super) struct Transaction<'a> {
     changes: Changes,
     head: Head,
     sessions: Vec<SessionRow>,
-    /// Sums by name, as this transaction will leave them.
-    sums: Vec<(String, PicoUsd)>,
+    /// Sums, as this transaction will leave them.
+    sums: Vec<(Sum, PicoUsd)>,
+    insert: CachedStatement<'a>,
     has_room: Option<bool>,
     log_bytes: usize,
-}
-
-/// The UTC day of a time, as the name of its sum.
-pub(super) fn day_name(at_nanos: i64) -> String {
-    let start = at_nanos.div_euclid(NANOS_PER_DAY) * NANOS_PER_DAY;
-    Timestamp::from_nanosecond(i128::from(start))
-        .map(|start| start.strftime("%Y-%m-%d").to_string())
-        .unwrap_or_default()
 }
 
 /// A time as the ledger stores it: nanoseconds since 1970, which 64 bits hold until 2262.
@@ -113,8 +102,13 @@ impl<'a> Transaction<'a> {
         connection: &'a Connection,
         cache: &'a Cache,
         head: Head,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, LedgerError> {
+        let insert = connection
+            .prepare_cached(
+                "INSERT INTO entry(seq, session, at, body, hash) VALUES (?1, ?2, ?3, ?4, ?5)",
+            )
+            .map_err(failed(&options.path, "entries cannot be written"))?;
+        Ok(Self {
             options,
             directory,
             connection,
@@ -124,8 +118,9 @@ impl<'a> Transaction<'a> {
             sessions: Vec::new(),
             sums: Vec::new(),
             has_room: None,
+            insert,
             log_bytes: LOG_BYTES_PER_COMMIT,
-        }
+        })
     }
 
     /// Takes one job in, or leaves it out.
@@ -202,8 +197,8 @@ impl<'a> Transaction<'a> {
         let Some(ceiling) = self.options.daily_ceiling else {
             return Ok(Ok(()));
         };
-        let charged = *self.sum(&day_name(at))?;
-        let spent = charged.saturating_add(*self.sum(SUM_HELD)?);
+        let charged = *self.sum(Sum::day_of(at))?;
+        let spent = charged.saturating_add(*self.sum(Sum::Held)?);
         match spent.checked_add(asked) {
             Some(total) if total <= ceiling => Ok(Ok(())),
             _ => Ok(Err(LedgerError::Daily { ceiling, spent })),
@@ -271,12 +266,10 @@ impl<'a> Transaction<'a> {
             return Err(out_of_numbers());
         };
         row.last_seq = seq;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO entry(seq, session, at, body, hash) VALUES (?1,?2,?3,?4,?5)",
-            )
-            .and_then(|mut insert| insert.execute(params![seq, row.no, at, body, hash.as_bytes()]))
-            .map_err(self.failed())?;
+        let stored = params![seq, row.no, at, body, hash.as_bytes()];
+        self.insert
+            .execute(stored)
+            .map_err(failed(&self.options.path, "entries cannot be written"))?;
         self.head = Head { seq: number, hash };
         self.log_bytes = self
             .log_bytes
@@ -292,7 +285,7 @@ impl<'a> Transaction<'a> {
             row.open_holds += 1;
             row.held = row.held.saturating_add(amount);
         }
-        let held = self.sum(SUM_HELD)?;
+        let held = self.sum(Sum::Held)?;
         *held = held.saturating_add(amount);
         Ok(())
     }
@@ -304,7 +297,7 @@ impl<'a> Transaction<'a> {
             row.open_holds -= 1;
             row.held = row.held.saturating_sub(amount);
         }
-        let held = self.sum(SUM_HELD)?;
+        let held = self.sum(Sum::Held)?;
         *held = held.saturating_sub(amount);
         Ok(())
     }
@@ -312,7 +305,7 @@ impl<'a> Transaction<'a> {
     /// Counts a charge for the day.
     fn charge(&mut self, at: i64, charged: PicoUsd) -> Result<(), LedgerError> {
         if charged != PicoUsd::ZERO {
-            let day = self.sum(&day_name(at))?;
+            let day = self.sum(Sum::day_of(at))?;
             *day = day.saturating_add(charged);
         }
         Ok(())
@@ -374,19 +367,19 @@ impl<'a> Transaction<'a> {
         })
     }
 
-    /// The sum of this name, zero where there is none yet.
-    fn sum(&mut self, name: &str) -> Result<&mut PicoUsd, LedgerError> {
-        let known = self.sums.iter().position(|(known, _)| known == name);
+    /// The sum, zero where there is none yet.
+    fn sum(&mut self, sum: Sum) -> Result<&mut PicoUsd, LedgerError> {
+        let known = self.sums.iter().position(|(known, _)| *known == sum);
         let index = if let Some(index) = known {
             index
         } else {
             let amount: Option<i64> = self
                 .connection
                 .prepare_cached("SELECT pico_usd FROM sum WHERE name = ?1")
-                .and_then(|mut select| select.query_row([name], |row| row.get(0)).optional())
+                .and_then(|mut select| select.query_row([sum.name()], |row| row.get(0)).optional())
                 .map_err(self.failed())?;
             let amount = amount.map_or(PicoUsd::ZERO, amount_from_sql);
-            self.sums.push((name.to_owned(), amount));
+            self.sums.push((sum, amount));
             self.sums.len() - 1
         };
         let path = &self.options.path;
@@ -396,7 +389,7 @@ impl<'a> Transaction<'a> {
             .ok_or_else(|| LedgerError::Damaged {
                 path: path.clone(),
                 seq: 0,
-                what: format!("the sum '{name}' is lost"),
+                what: format!("the sum '{}' is lost", sum.name()),
             })
     }
 
@@ -466,13 +459,13 @@ impl<'a> Transaction<'a> {
                 })
                 .map_err(failed)?;
         }
-        for (name, amount) in &self.sums {
+        for (sum, amount) in &self.sums {
             self.connection
                 .prepare_cached(
                     "INSERT INTO sum(name, pico_usd) VALUES (?1, ?2)
                      ON CONFLICT(name) DO UPDATE SET pico_usd = ?2",
                 )
-                .and_then(|mut upsert| upsert.execute(params![name, amount_to_sql(*amount)]))
+                .and_then(|mut upsert| upsert.execute(params![sum.name(), amount_to_sql(*amount)]))
                 .map_err(failed)?;
         }
         Ok(Done {
@@ -481,14 +474,4 @@ impl<'a> Transaction<'a> {
             log_bytes: self.log_bytes,
         })
     }
-}
-
-/// SQLite has no unsigned integers; the 64 bits are kept.
-pub(super) const fn amount_to_sql(amount: PicoUsd) -> i64 {
-    amount.pico().cast_signed()
-}
-
-/// The reverse of [`amount_to_sql`].
-pub(super) const fn amount_from_sql(stored: i64) -> PicoUsd {
-    PicoUsd::from_pico(stored.cast_unsigned())
 }

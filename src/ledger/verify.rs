@@ -9,7 +9,7 @@ use super::chain::{EntryHash, Head};
 use super::effect::Effect;
 use super::reader::{Reader, decode};
 use super::schema::failed;
-use super::transaction::{SUM_HELD, amount_from_sql, day_name};
+use super::sum::{SUM_HELD, amount_from_sql, day_name};
 use super::{Entry, LedgerError};
 use crate::cap::OnCap;
 use crate::id::{RequestId, SessionId};

@@ -91,7 +91,7 @@ impl Writer {
             &transaction,
             &self.cache,
             head,
-        );
+        )?;
         let mut outcomes = Vec::with_capacity(jobs.len());
         for job in jobs {
             outcomes.push(writing.apply(job)?);
