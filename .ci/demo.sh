@@ -34,11 +34,26 @@ trap 'exit 143' TERM
 # A home of its own: neither the CLI nor labproxy sees or changes yours.
 mkdir -p "$room"/{home,workspace,state,config,runtime}
 chmod 700 "$room"/{state,runtime}
+mkdir "$room/config/labproxy"
+# The stand-in's prices do not change, so a checkout of any age will do here.
+printf '[pricing]\nallow_stale = true\n' > "$room/config/labproxy/config.toml"
 (umask 077 && printf 'sk-ant-demo-%s\n' "$(od -An -tx8 -N16 /dev/urandom | tr -d ' ')" > "$room/key")
 export HOME=$room/home XDG_STATE_HOME=$room/state XDG_CONFIG_HOME=$room/config XDG_RUNTIME_DIR=$room/runtime
 
+prompt='Greet me in hello.txt'
+if [ -x target/clients/node_modules/.bin/claude ]; then
+    export PATH=$PWD/target/clients/node_modules/.bin:$PATH
+    scenario='write-file hello.txt'
+    agent=(claude -p "$prompt" --permission-mode acceptEdits)
+    shown="claude -p '$prompt' --permission-mode acceptEdits"
+else
+    scenario=plain
+    agent=(bash "$PWD/.ci/agent.sh" hello.txt)
+    shown='bash .ci/agent.sh hello.txt'
+fi
+
 "$upstream" --expect-key-file "$room/key" --ready-file "$room/url" --pace 15 \
-    --scenario 'write-file hello.txt' > /dev/null &
+    --scenario "$scenario" > /dev/null &
 upstream_pid=$!
 for _ in $(seq 100); do
     [ -s "$room/url" ] && break
@@ -46,16 +61,6 @@ for _ in $(seq 100); do
     sleep 0.05
 done
 url=$(cat "$room/url")
-
-prompt='Greet me in hello.txt'
-if [ -x target/clients/node_modules/.bin/claude ]; then
-    export PATH=$PWD/target/clients/node_modules/.bin:$PATH
-    agent=(claude -p "$prompt" --permission-mode acceptEdits)
-    shown="claude -p '$prompt' --permission-mode acceptEdits"
-else
-    agent=(bash "$PWD/.ci/agent.sh" hello.txt)
-    shown='bash .ci/agent.sh hello.txt'
-fi
 
 # session CAP: runs the agent in a session with that cap, as a user would.
 session() {

@@ -58,6 +58,11 @@ impl Rig {
             let mode = std::fs::Permissions::from_mode(0o700);
             std::fs::set_permissions(rig.path(private), mode).unwrap();
         }
+        // The prices of a test do not go stale: it must pass in a year too.
+        rig.write(
+            "config/labproxy/config.toml",
+            "[pricing]\nallow_stale = true\n",
+        );
         std::fs::write(rig.path("key"), KEY).unwrap();
         std::fs::set_permissions(rig.path("key"), std::fs::Permissions::from_mode(0o600)).unwrap();
         rig
