@@ -43,6 +43,10 @@ impl Credential {
     ///
     /// # Errors
     /// When nothing is left, or a header could not carry what is left.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the untrimmed copy is wiped here, so that its owner cannot keep it"
+    )]
     pub fn new(kind: CredentialKind, bytes: Zeroizing<Vec<u8>>) -> Result<Self, BadCredential> {
         let trimmed = Zeroizing::new(bytes.trim_ascii().to_vec());
         if trimmed.is_empty() {
