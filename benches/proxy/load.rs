@@ -5,8 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
+
 use crate::process::Program;
 use crate::wire::{Connection, Exchange};
+
+/// Streams that are being opened at once: proxies bound how many connections may be silent.
+const OPENING: usize = 16;
 
 /// Where requests go, and the key they carry.
 #[derive(Clone, Debug)]
@@ -154,17 +159,21 @@ pub async fn open_streams(
     all_open: impl FnOnce(),
 ) -> io::Result<()> {
     let open = Arc::new(AtomicU64::new(0));
+    let opening = Arc::new(Semaphore::new(OPENING));
     let failed = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..count)
         .map(|_| {
             let (address, request) = (address.clone(), Arc::clone(request));
             let (open, failed) = (Arc::clone(&open), Arc::clone(&failed));
+            let opening = Arc::clone(&opening);
             tokio::spawn(async move {
                 let answer = async {
+                    let turn = opening.acquire().await.map_err(io::Error::other)?;
                     let mut connection = Connection::open(&address.authority).await?;
                     connection
                         .exchange(&request, || {
                             open.fetch_add(1, Ordering::Relaxed);
+                            drop(turn);
                         })
                         .await
                 };

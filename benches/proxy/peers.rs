@@ -161,7 +161,7 @@ pub fn labproxy(binary: &Path, upstream: &str, scratch: &Path) -> io::Result<Pee
     command
         .args(["session", "start", "--cap", "1000000", "--upstream"])
         .arg(format!("http://{upstream}"))
-        .args(["--credential", "env:LABPROXY_BENCH_CREDENTIAL"])
+        .args(["--credential", "env:BENCH_CREDENTIAL"])
         .current_dir(&directory)
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -169,7 +169,7 @@ pub fn labproxy(binary: &Path, upstream: &str, scratch: &Path) -> io::Result<Pee
         .env("XDG_CONFIG_HOME", directory.join("config"))
         .env("XDG_STATE_HOME", directory.join("state"))
         .env("XDG_RUNTIME_DIR", directory.join("run"))
-        .env("LABPROXY_BENCH_CREDENTIAL", "sk-ant-bench-real-key")
+        .env("BENCH_CREDENTIAL", "sk-ant-bench-real-key")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(log);

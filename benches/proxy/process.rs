@@ -27,14 +27,20 @@ impl Program {
         &mut self.child
     }
 
-    /// Processor time used so far by it and its living descendants.
+    /// Processor time used so far by the living threads of it and of its living descendants, to
+    /// the nanosecond: `stat` counts in hundredths of a second, too coarse for a short run.
     pub fn cpu(&self) -> Duration {
-        let ticks: u64 = self
-            .family()
-            .iter()
-            .filter_map(|pid| Some(stat(*pid)?.ticks))
-            .sum();
-        Duration::from_nanos(ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second()))
+        let threads = self.family().into_iter().flat_map(|pid| {
+            let tasks = fs::read_dir(format!("/proc/{pid}/task"))
+                .into_iter()
+                .flatten();
+            tasks.flatten().map(|task| task.path().join("schedstat"))
+        });
+        let nanos = threads.filter_map(|path| {
+            let text = fs::read_to_string(path).ok()?;
+            text.split_whitespace().next()?.parse::<u64>().ok()
+        });
+        Duration::from_nanos(nanos.sum())
     }
 
     /// Resident memory of it and its living descendants in bytes: all of it, and the part that is
@@ -80,8 +86,8 @@ impl Program {
             else {
                 continue;
             };
-            if let Some(stat) = stat(pid) {
-                children.entry(stat.parent).or_default().push(pid);
+            if let Some(parent) = parent(pid) {
+                children.entry(parent).or_default().push(pid);
             }
         }
         let mut family = vec![self.child.id()];
@@ -111,20 +117,11 @@ pub struct Memory {
     pub own: u64,
 }
 
-struct Stat {
-    parent: u32,
-    ticks: u64,
-}
-
-fn stat(pid: u32) -> Option<Stat> {
+fn parent(pid: u32) -> Option<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The command's name may hold blanks and brackets: fields are counted from its last bracket.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-    let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-    Some(Stat {
-        parent: u32::try_from(number(1)?).ok()?,
-        ticks: number(11)? + number(12)?,
-    })
+    fields.get(1)?.parse().ok()
 }
 
 fn kib(status: &str, key: &str) -> u64 {
