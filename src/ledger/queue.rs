@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +17,14 @@ use crate::money::PicoUsd;
 /// Batches somebody may wait for at once: far above the 256 connections a proxy serves, far below
 /// what would matter in memory. Settlements are not counted: each belongs to a hold that was.
 pub(super) const QUEUE_LIMIT: usize = 8_192;
+
+/// Batches somebody waits for in one commit from which on the next commit lets more gather: then
+/// several requests are under way at once, and the price of a commit is better shared.
+const COMPANY_FROM: usize = 4;
+/// How long they gather: about as long as the disk takes for a commit.
+const COMPANY_WAIT: Duration = Duration::from_micros(200);
+/// Batches that are enough for one commit; its price is shared well by then.
+const COMPANY_ENOUGH: usize = 32;
 
 /// How long a batch that nobody waits for may stay for company: a settlement usually shares the
 /// commit of the client's next hold.
@@ -115,7 +124,19 @@ pub(super) enum Rejected {
 struct State {
     jobs: VecDeque<Job>,
     waited_for: usize,
+    /// Batches somebody waited for that were taken last.
+    taken: usize,
+    /// The writer waits for `arrived`; telling it otherwise would cost a system call for nothing.
+    asleep: bool,
     closing: bool,
+}
+
+impl State {
+    /// Whether more batches will soon come that had better share the next commit.
+    fn expects_company(&self) -> bool {
+        let few = 1..COMPANY_ENOUGH;
+        !self.closing && self.taken >= COMPANY_FROM && few.contains(&self.waited_for)
+    }
 }
 
 /// The queue between the handles and the writer.
@@ -143,7 +164,7 @@ impl Queue {
         }
         state.waited_for += usize::from(waited_for);
         state.jobs.push_back(job);
-        let wakes = waited_for || state.jobs.len() == 1;
+        let wakes = (waited_for || state.jobs.len() == 1) && std::mem::take(&mut state.asleep);
         drop(state);
         if wakes {
             self.arrived.notify_one();
@@ -156,24 +177,35 @@ impl Queue {
     pub(super) fn take(&self) -> Option<Vec<Job>> {
         let mut state = self.state();
         let mut lingered = false;
+        let mut gathered = false;
         loop {
             if state.jobs.is_empty() {
                 if state.closing {
                     return None;
                 }
+                state.asleep = true;
                 state = self
                     .arrived
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
+                state.asleep = false;
+            } else if state.expects_company() && !gathered {
+                gathered = true;
+                drop(state);
+                // Not on `arrived`: those who come must not wake the writer one by one.
+                thread::sleep(COMPANY_WAIT);
+                state = self.state();
             } else if state.waited_for > 0 || state.closing || lingered {
-                state.waited_for = 0;
+                state.taken = std::mem::take(&mut state.waited_for);
                 return Some(state.jobs.drain(..).collect());
             } else {
+                state.asleep = true;
                 let (back, timeout) = self
                     .arrived
                     .wait_timeout(state, LINGER)
                     .unwrap_or_else(PoisonError::into_inner);
                 state = back;
+                state.asleep = false;
                 lingered = timeout.timed_out();
             }
         }

@@ -5,10 +5,8 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use memchr::memmem;
-
 use crate::secret::Credential;
+use bytes::{Bytes, BytesMut};
 
 /// The body held the whole credential; what came before it has been passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +16,7 @@ pub(crate) struct Leak;
 /// Watches one body. The pattern is at least one byte long.
 pub(crate) struct LeakGuard {
     credential: Arc<Credential>,
+    probe: Probe,
     /// How many bytes of the credential the body ended with so far; they are not passed on yet.
     held: usize,
 }
@@ -25,6 +24,7 @@ pub(crate) struct LeakGuard {
 impl LeakGuard {
     pub(crate) fn new(credential: Arc<Credential>) -> Self {
         Self {
+            probe: Probe::of(credential.expose()),
             credential,
             held: 0,
         }
@@ -37,7 +37,7 @@ impl LeakGuard {
     pub(crate) fn pass(&mut self, chunk: Bytes) -> Result<Bytes, Leak> {
         let secret = self.credential.expose();
         if self.held == 0 {
-            if memmem::find(&chunk, secret).is_some() {
+            if self.probe.finds(secret, &chunk) {
                 return Err(Leak);
             }
             self.held = prefix_at_end(&chunk, secret);
@@ -50,7 +50,7 @@ impl LeakGuard {
         let mut joined = BytesMut::with_capacity(self.held.saturating_add(chunk.len()));
         joined.extend_from_slice(secret.get(..self.held).unwrap_or_default());
         joined.extend_from_slice(&chunk);
-        if memmem::find(&joined, secret).is_some() {
+        if self.probe.finds(secret, &joined) {
             return Err(Leak);
         }
         self.held = prefix_at_end(&joined, secret);
@@ -68,7 +68,46 @@ impl LeakGuard {
 
 /// Whether `text`, such as a header's value, holds the whole credential.
 pub(crate) fn quotes(text: &[u8], credential: &Credential) -> bool {
-    memmem::find(text, credential.expose()).is_some()
+    let secret = credential.expose();
+    secret.len() <= text.len() && Probe::of(secret).finds(secret, text)
+}
+
+/// One byte of a secret to look for first: the one that texts have least of. A general substring
+/// search would be prepared anew for each chunk, which costs more than looking through it.
+#[derive(Clone, Copy)]
+struct Probe {
+    byte: u8,
+    at: usize,
+}
+
+impl Probe {
+    fn of(secret: &[u8]) -> Self {
+        let frequency = |byte: u8| match byte {
+            b'J' | b'Q' | b'X' | b'Z' => 0,
+            b'A'..=b'Z' => 1,
+            b'0'..=b'9' => 2,
+            b'a'..=b'z' => 4,
+            _ => 3,
+        };
+        let rarest = secret.iter().enumerate();
+        let (at, byte) = rarest
+            .min_by_key(|(_, byte)| frequency(**byte))
+            .map_or((0, 0), |(at, byte)| (at, *byte));
+        Self { byte, at }
+    }
+
+    /// Whether `text` holds the whole of the secret that this is the probe of.
+    fn finds(self, secret: &[u8], text: &[u8]) -> bool {
+        let Some(last) = text.len().checked_sub(secret.len()) else {
+            return false;
+        };
+        // Where the probe can stand if the secret begins at 0, 1, … `last`.
+        let places = text.get(self.at..=self.at.saturating_add(last));
+        memchr::memchr_iter(self.byte, places.unwrap_or_default()).any(|start| {
+            text.get(start..)
+                .is_some_and(|text| text.starts_with(secret))
+        })
+    }
 }
 
 /// Length of the longest proper prefix of `secret` that `text` ends with.
