@@ -19,7 +19,7 @@ use crate::ledger::Entry;
 use crate::proxy::Counters;
 use crate::report::{self, Failure};
 use crate::table::Style;
-use crate::usage::CloseReason;
+use crate::usage::{CREDENTIAL_REFUSED, CloseReason};
 
 /// After this long the user is told what is waited for.
 const TELL_AFTER: Duration = Duration::from_secs(1);
@@ -220,7 +220,7 @@ fn tell_notes(notes: &Notes) {
     }
     if notes.counters.credential_refused > 0 {
         tell(&format!(
-            "the provider refused the real credential {} time(s): check it, and that it belongs to \
+            "{CREDENTIAL_REFUSED} {} time(s): check it, and that it belongs to \
              this upstream",
             notes.counters.credential_refused
         ));

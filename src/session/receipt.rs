@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::money::PicoUsd;
 use crate::receipt::{Outcome, Receipt, RequestLine};
 use crate::table::{Column, Style, Table};
+use crate::usage::CREDENTIAL_REFUSED;
 
 /// Sums of one model.
 #[derive(Debug, Default)]
@@ -76,6 +77,10 @@ pub fn text(receipt: &Receipt, style: Style) -> String {
         text.push_str(&by_model(&sums).render(style));
     }
     text.push_str(&line(&money_line(receipt)));
+    let refused = credential_refused(receipt);
+    if refused > 0 {
+        text.push_str(&line(&format!("{CREDENTIAL_REFUSED} {refused} time(s)")));
+    }
     if let Some(why) = &receipt.unused_because {
         text.push_str(&line(&format!("unused because: {why}")));
     }
@@ -144,6 +149,12 @@ fn money_line(receipt: &Receipt) -> String {
     };
     parts.push(format!("unused {}{reached}", receipt.unused_pico_usd));
     parts.join(", ")
+}
+
+/// How many requests the provider answered with a 401.
+fn credential_refused(receipt: &Receipt) -> usize {
+    let refused = |request: &&RequestLine| request.reason.as_deref() == Some(CREDENTIAL_REFUSED);
+    receipt.requests.iter().filter(refused).count()
 }
 
 fn last_refusal(receipt: &Receipt) -> Option<&str> {

@@ -9,7 +9,9 @@ pub mod outcome;
 pub mod reader;
 mod record;
 
-pub use outcome::{Admission, BodyEnd, CloseReason, Settlement, Verdict, decide};
+pub use outcome::{
+    Admission, BodyEnd, CREDENTIAL_REFUSED, CloseReason, Settlement, Verdict, decide,
+};
 pub use reader::{BodyKind, Observed, UsageReader};
 
 /// Counters of one response, merged: each at the largest value seen.

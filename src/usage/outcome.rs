@@ -60,6 +60,9 @@ pub enum CloseReason {
     Ending,
 }
 
+/// What is noted for a 401 of the provider: the client never has the credential that was refused.
+pub const CREDENTIAL_REFUSED: &str = "the provider refused the real credential";
+
 /// What becomes of the hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
@@ -107,7 +110,7 @@ pub fn decide(
             return Verdict {
                 settlement: Settlement::Free,
                 close: None,
-                note: None,
+                note: (status == 401).then(|| CREDENTIAL_REFUSED.to_owned()),
             };
         }
         return keep(format!(
