@@ -11,6 +11,7 @@ use crate::config::show::{Entry, entries};
 use crate::config::{load, trust};
 use crate::escape::escape;
 use crate::report::{self, Exit, Failure, Output};
+use crate::session::inside;
 use crate::table::{Column, Table};
 
 const TRUST_HELP: &str = "\
@@ -79,6 +80,7 @@ fn shown(value: &Value) -> String {
 
 fn trust_file(path: &Path, ctx: &Context) -> Result<Exit, Failure> {
     let paths = ctx.paths()?;
+    inside::refuse_from_inside(&paths)?;
     let absolute = ctx.directory().join(path);
     let shown = path.display();
     let file = file::read(&absolute, path, Owner::Anybody)

@@ -14,6 +14,7 @@ use crate::ledger::{self, Entry, LedgerError, Reader, Verified};
 use crate::money::PicoUsd;
 use crate::receipt::{self, Receipt};
 use crate::report::{Exit, Failure, Output};
+use crate::session::inside;
 use crate::table::{Column, Table};
 
 const VERIFY_HELP: &str = "\
@@ -87,6 +88,7 @@ pub fn run(command: LedgerCommand, ctx: &Context, out: &mut Output) -> Result<Ex
             json,
         } => {
             let verified = if accept_head {
+                inside::refuse_from_inside(&paths)?;
                 ledger::accept_head(&path, &paths.anchor())
             } else {
                 ledger::verify(&path, &paths.anchor())

@@ -1,4 +1,4 @@
-//! Whether this command runs inside a session: then it may not control any.
+//! Whether this command runs inside a session: then it may not control any, nor widen what is trusted.
 //!
 //! A fence, not a wall: `docs/threats.md` says what it does not stop.
 
@@ -39,8 +39,8 @@ pub fn refuse_from_inside(paths: &Paths) -> Result<(), Failure> {
             let session = directory.file_name().unwrap_or_default().to_string_lossy();
             tracing::warn!(%session, "a command from inside the session was refused");
             return Err(Failure::usage(format!(
-                "this command runs inside session {session}; sessions are not started, resumed, \
-                 topped up or stopped from inside one"
+                "this command runs inside session {session}; from inside one, no session is controlled \
+                 and nothing that labproxy trusts is changed"
             ))
             .hint("use another terminal"));
         }

@@ -69,16 +69,20 @@ fn sockets_and_directories_are_private() {
     assert_eq!(running.finish().code, Some(0));
 }
 
-/// From inside a session no session is topped up, stopped, resumed or started, not even by an
-/// orphan that left its parents; the cap stays, and the end tells of the attempts (threat 20, X11).
+/// From inside a session no session is topped up, stopped, resumed, discarded or started, no
+/// configuration is trusted and no head of the ledger accepted, not even by an orphan that left its
+/// parents; the cap stays, and the end tells of the attempts (threat 20, X11).
 #[test]
 fn t20_x11_a_session_is_not_controlled_from_inside() {
     let rig = Rig::new();
+    std::fs::write(rig.path("work/labproxy.toml"), "# nothing\n").unwrap();
     let program = env!("CARGO_BIN_EXE_labproxy");
     let script = format!(
         "id=$(ls $XDG_STATE_HOME/labproxy/sessions); \
-         for c in \"topup $id 5\" \"stop $id\" \"resume $id\" \"discard $id\" \"start --cap 9\"; do \
-           {program} session $c >/dev/null 2>>refused; echo $?; done; \
+         for c in \"session topup $id 5\" \"session stop $id\" \"session resume $id\" \
+           \"session discard $id\" \"session start --cap 9\" \"config trust labproxy.toml\" \
+           \"ledger verify --accept-head\"; do \
+           {program} $c >/dev/null 2>>refused; echo $?; done; \
          s=$XDG_RUNTIME_DIR/labproxy/$id/control.sock; \
          curl -s --unix-socket $s -X POST -d '{{\"pico_usd\":5}}' http://localhost/v1/topup -w '%{{http_code}}\\n'; \
          (setsid sh -c \"sleep 0.2; curl -s --unix-socket $s -X POST http://localhost/v1/stop \
@@ -88,14 +92,14 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
     let done = rig.run(&[], &["sh", "-c", &script]);
     assert_eq!(done.code, Some(0), "{done:?}");
     let lines: Vec<&str> = done.stdout.lines().collect();
-    for status in &lines[..5] {
+    for status in &lines[..7] {
         assert_eq!(*status, "2", "{done:?}");
     }
     assert!(done.stdout.matches("403").count() == 2, "{done:?}");
     let refused = std::fs::read_to_string(rig.path("work/refused")).unwrap();
     assert_eq!(
         refused.matches("runs inside session").count(),
-        5,
+        7,
         "{refused}"
     );
     assert!(
@@ -104,6 +108,7 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
     );
     assert_eq!(rig.receipt()["cap_pico_usd"], 2_000_000_000_000_u64);
     assert_eq!(rig.list().len(), 1);
+    assert!(!rig.path("state/labproxy/trusted").exists());
 }
 
 /// A top-up lets a request through that waits for room.
