@@ -1,7 +1,7 @@
 //! What every command works with.
 
 use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -97,6 +97,11 @@ impl Context {
             let line = escape_line(line);
             report::tell(&format!("warning: the configuration is wrong: {line}\n"));
         }
+    }
+
+    /// The file that `--config` names.
+    pub fn given(&self) -> Option<&Path> {
+        self.global.config.as_deref()
     }
 
     /// The directory that labproxy was started in.

@@ -1,7 +1,7 @@
 //! `labproxy session`: agents under a cap.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -263,6 +263,7 @@ fn plan(begin: &Begin, args: RunArgs, ctx: &Context) -> Result<Plan, Failure> {
         receipt: args.receipt,
         has_cap: matches!(begin, Begin::Resumed { .. }),
         config: ctx.config_with(&flags),
+        given: ctx.given().map(Path::to_path_buf),
         paths: ctx.paths(),
         environment: ctx.environment().clone(),
         now: ctx.clock().now(),

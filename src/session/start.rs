@@ -29,6 +29,8 @@ pub struct Order {
     pub has_cap: bool,
     /// The configuration, flags included, or all that is wrong in it.
     pub config: Result<Config, Failure>,
+    /// The file that `--config` names.
+    pub given: Option<PathBuf>,
     /// Where things are kept.
     pub paths: Result<Paths, Failure>,
     /// The environment that labproxy was started with.
@@ -121,7 +123,7 @@ impl Plan {
         }
         match (problems.none(), config, paths, priced, credential) {
             (Ok(()), Some(config), Some(paths), Some(book), Some(credential)) => Ok(Self {
-                watched: WatchedFiles::of(&config, &paths),
+                watched: WatchedFiles::of(&config, &paths, order.given),
                 config,
                 book,
                 credential,

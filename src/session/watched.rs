@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::config::{Config, Paths};
+use crate::config::{Config, Paths, load};
 
 /// Digests of the configuration and price files as they were at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,19 +12,23 @@ pub struct WatchedFiles {
 }
 
 impl WatchedFiles {
-    /// The files that `config` was read from, and those that would have been.
-    pub fn of(config: &Config, paths: &Paths) -> Self {
+    /// The files that `config` was read from, and those that would have been. `given` is what
+    /// `--config` names: it is read in place of the working directory's file.
+    pub fn of(config: &Config, paths: &Paths, given: Option<PathBuf>) -> Self {
         let price_file = config.pricing.file.as_ref().map(|file| file.value.clone());
-        let files = [paths.user_config(), PathBuf::from("labproxy.toml")]
-            .into_iter()
-            .chain(price_file)
-            .map(|path| {
-                // The agent, or what follows it, may run elsewhere.
-                let path = std::path::absolute(&path).unwrap_or(path);
-                let digest = digest(&path);
-                (path, digest)
-            })
-            .collect();
+        let files = [
+            paths.user_config(),
+            given.unwrap_or_else(|| load::WORKING_FILE.into()),
+        ]
+        .into_iter()
+        .chain(price_file)
+        .map(|path| {
+            // The agent, or what follows it, may run elsewhere.
+            let path = std::path::absolute(&path).unwrap_or(path);
+            let digest = digest(&path);
+            (path, digest)
+        })
+        .collect();
         Self { files }
     }
 

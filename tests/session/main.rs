@@ -24,3 +24,4 @@ mod standin;
 mod start;
 mod statuses;
 mod terminal;
+mod troubles;

@@ -1,0 +1,160 @@
+//! What goes wrong while a session runs: a disk that takes nothing more, a key that the provider
+//! refuses, files that change under it.
+
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::rig::{KEY_VARIABLE, Rig, Running, eventually, finish};
+
+/// A price row whose output costs so many dollars a million tokens.
+fn prices(output: &str) -> String {
+    format!(
+        r#"
+schema = 1
+[[row]]
+ids = ["claude-haiku-4-5", "claude-haiku-4-5-20251001"]
+from = 2020-01-01
+input = "1"
+output = "{output}"
+cache_write_5m = "1.25"
+cache_write_1h = "2"
+cache_read = "0.10"
+us_geo = false
+web_search = "0.01"
+context_window = 200_000
+max_output = 64_000
+source = "test"
+checked_on = 2020-01-01
+"#
+    )
+}
+
+/// K14, seen from outside: when the disk takes nothing more in the middle of a session, each further
+/// request is a 503 that says why, none is forwarded, labproxy says so at the end, and what was
+/// charged before is still there. A limit on the size of files stands in for the full disk.
+#[test]
+fn k14_a_disk_that_fails_in_the_middle_of_a_session_stops_all_requests() {
+    let rig = Rig::new();
+    let script = "$CALL hello; echo; echo ready; read go; \
+                  OUT=one $CALL hello; echo; OUT=two $CALL hello; echo";
+    let inner = rig.start(&[], &["sh", "-c", script]);
+    let mut ignoring = std::process::Command::new("sh");
+    ignoring
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .current_dir(rig.path("work"))
+        .env_clear()
+        .envs(
+            inner
+                .get_envs()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+    let mut running = Running::of(&mut ignoring);
+    assert_eq!(running.line(), "200");
+    assert_eq!(running.line(), "ready");
+    let session = rig.session();
+    let spent = eventually("the settlement", || {
+        let shown = rig.show(&session);
+        (shown["requests"][0]["outcome"] == "settled").then(|| shown["spent_pico_usd"].clone())
+    });
+    assert!(spent.as_u64().unwrap() > 0);
+    let nothing = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    prlimit(Pid::from_raw(running.pid()), Resource::Fsize, nothing).unwrap();
+    running.say("go");
+    let done = running.finish();
+    assert_eq!(done.stdout, "503\n503", "{done:?}");
+    for name in ["work/one", "work/two"] {
+        let body = std::fs::read_to_string(rig.path(name)).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(body["type"], "error", "{body}");
+        let text = body["error"]["message"].as_str().unwrap();
+        assert!(
+            text.starts_with("labproxy:") && text.contains("ledger"),
+            "{text}"
+        );
+    }
+    assert_eq!(rig.arrived(), 1);
+    assert_eq!(done.code, Some(125), "{done:?}");
+    assert!(
+        done.stderr
+            .contains("the session's last entry was not written"),
+        "{done:?}"
+    );
+    let verified = rig.labproxy(&["ledger", "verify"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    assert_eq!(rig.show(&session)["spent_pico_usd"], spent);
+    let again = rig.run(&[], &["sh", "-c", "$CALL hello"]);
+    assert_eq!(again.stdout, "200", "the next session works: {again:?}");
+}
+
+/// A key that the provider refuses: the agent sees the provider's own error, and the receipt says,
+/// as JSON and as text, that it was the real credential.
+#[test]
+fn an_upstream_401_is_the_providers_own_and_the_receipt_says_whose_key_it_was() {
+    let rig = Rig::new();
+    let receipt = rig.path("receipt.json").display().to_string();
+    let agent = ["sh", "-c", "OUT=body $CALL hello"];
+    let mut command = rig.start(&["--receipt", &receipt], &agent);
+    let done = finish(command.env(KEY_VARIABLE, "sk-ant-api03-revoked"));
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "401"));
+    let body = std::fs::read_to_string(rig.path("work/body")).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(body["error"]["type"], "authentication_error");
+    assert!(!body.to_string().contains("labproxy"), "{body}");
+    let receipt = rig.receipt();
+    let request = &receipt["requests"][0];
+    assert_eq!(request["status"], 401);
+    assert_eq!(request["outcome"], "free");
+    let sentence = "the provider refused the real credential";
+    assert_eq!(request["reason"], sentence);
+    assert_eq!(receipt["spent_pico_usd"], 0);
+    let line = format!("{sentence} 1 time(s)");
+    assert!(done.stderr.contains(&line), "{done:?}");
+    let shown = rig.labproxy(&["session", "show", receipt["session"].as_str().unwrap()]);
+    assert!(shown.stdout.contains(&line), "{shown:?}");
+}
+
+/// A price file that changes during a session: the session charges by the prices that it started
+/// with, and its end names the file.
+#[test]
+fn a_changed_price_file_does_not_reach_a_running_session() {
+    let rig = Rig::new();
+    let file = rig.path("prices.toml");
+    std::fs::write(&file, prices("5")).unwrap();
+    std::fs::write(rig.path("dearer.toml"), prices("50")).unwrap();
+    let run = |script: &str| {
+        let receipt = rig.path("receipt.json").display().to_string();
+        let mut command = rig.start(&["--receipt", &receipt], &["sh", "-c", script]);
+        let done = finish(command.env("LABPROXY_PRICING_FILE", &file));
+        assert_eq!(done.stdout, "200", "{done:?}");
+        (done, rig.receipt())
+    };
+    let (done, before) = run("$CALL hello");
+    assert!(!done.stderr.contains("changed during"), "{done:?}");
+    let (done, changed) = run("cp ../dearer.toml ../prices.toml; $CALL hello");
+    let note = format!("{} changed during the session", file.display());
+    assert!(done.stderr.contains(&note), "{done:?}");
+    let (_, after) = run("$CALL hello");
+    for field in ["pricing_digest", "spent_pico_usd"] {
+        assert_eq!(changed[field], before[field], "{field}");
+        assert_ne!(after[field], before[field], "{field}");
+    }
+}
+
+/// A file that `--config` names is watched in the same way.
+#[test]
+fn a_changed_given_configuration_is_named_at_the_end() {
+    let rig = Rig::new();
+    let file = rig.path("given.toml");
+    std::fs::write(&file, "[session]\non_cap = \"refuse\"\n").unwrap();
+    let given = file.display().to_string();
+    let script = "echo 'broken = ' > ../given.toml; $CALL hello";
+    let done = rig.run(&["--config", &given], &["sh", "-c", script]);
+    assert_eq!(done.stdout, "200", "{done:?}");
+    let note = format!("{given} changed during the session");
+    assert!(done.stderr.contains(&note), "{done:?}");
+    assert_eq!(rig.receipt()["on_cap"], "refuse");
+}
