@@ -407,3 +407,84 @@ async fn an_upstream_401_is_relayed_as_final_and_counted() {
     assert_eq!(rig.proxy.counters().credential_refused, 1);
     assert_eq!(upstream.seen().len(), 1);
 }
+
+/// Threat 10, X05: of 200 random headers none reaches the upstream, each of 200 random queries is
+/// refused before any connection, and the placeholder never leaves this machine.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t10_x05_random_headers_and_queries_never_reach_the_upstream() {
+    let upstream = fine().await;
+    let rig = Rig::new(&upstream.url()).await;
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut word = || {
+        let letters = (0..4 + (state >> 60)).map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            char::from(b'a' + ((state >> 33) % 26) as u8)
+        });
+        letters.collect::<String>()
+    };
+    let mut client = rig.client().await;
+    for _ in 0..200 {
+        let reply = client
+            .get(&format!("/v1/models?{}={}", word(), word()))
+            .await;
+        assert_eq!(reply.status, 400);
+        let target = format!("/v1/messages?beta=true&{}={}", word(), word());
+        let request = client.request(Method::POST, &target, ask(100, false));
+        assert_eq!(client.send(request).await.status(), 400);
+    }
+    assert_eq!(upstream.connections(), 0);
+    for prefix in ["", "x-", "anthropic-", "x-anthropic-", "cf-"] {
+        let mut request = client.request(Method::POST, "/v1/messages", ask(100, false));
+        for _ in 0..40 {
+            let name = format!("{prefix}{}-{}", word(), word());
+            let name = http::HeaderName::try_from(name).unwrap();
+            request.headers_mut().insert(name, word().parse().unwrap());
+        }
+        assert_eq!(client.send(request).await.status(), 200);
+    }
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), 5);
+    for request in seen {
+        let names = request
+            .head
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.split_once(": "));
+        let mut names: Vec<_> = names.map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let listed = [
+            "accept-encoding",
+            "anthropic-version",
+            "content-length",
+            "content-type",
+            "host",
+            "x-api-key",
+        ];
+        assert_eq!(names, listed);
+        assert!(!request.head.contains(&rig.placeholder));
+    }
+}
+
+/// P19, P20: batches and background requests are refused, and no `GET` ever changes the ledger.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p19_p20_batches_background_and_polling_cost_nothing() {
+    let upstream = fine().await;
+    let rig = Rig::new(&upstream.url()).await;
+    let mut client = rig.client().await;
+    for path in ["batches", "batches/b", "msgbatch_1", "batches/b/results"] {
+        let target = format!("/v1/messages/{path}");
+        assert_eq!(client.get(&target).await.status, 403, "{target}");
+        let request = client.request(Method::POST, &target, ask(100, false));
+        assert_eq!(client.send(request).await.status(), 403, "{target}");
+    }
+    let entries = rig.entries().await;
+    assert!(matches!(entries[..], [Entry::Opened { .. }]), "{entries:?}");
+    let background = ask(100, false).replacen('{', r#"{"background":true,"#, 1);
+    let reply = rig.post(background).await;
+    assert_eq!(reply.status, 402);
+    assert!(reply.error().1.contains("background"));
+    assert_eq!(upstream.connections(), 0);
+    assert_eq!(rig.spent().await, 0);
+}
