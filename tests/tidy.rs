@@ -309,6 +309,78 @@ fn no_package_server_and_no_workplace_is_named() {
     assert_none(&problems);
 }
 
+/// The cases that concern what is built: threats, metering cases, bad input (`B`).
+const CASES: &str = "\
+    T01 T07 T08 T09 T10 T11 T12 T18 T19 T20 T21 T22 T23 T24 T25 T26 T27 T36 T37 T38 T39 T40 \
+    C01 C02 C03 C04 C05 C06 C07 C10 C11 C12 C13 C14 C15 C16 C18 C21 C22 C23 C24 C25 C28 C31 \
+    P01 P02 P03 P04 P05 P07 P08 P10 P11 P12 P14 P16 P17 P18 P19 P20 P21 U01 U03 U04 U05 U06 U08 \
+    K01 K02 K03 K04 K05 K07 K08 K09 K10 K11 K14 K15 K16 K17 K18 K19 K20 K21 K23 K24 K25 \
+    D01 D02 D03 D04 D06 D07 D08 D09 D11 D12 D14 D15 L02 L03 L04 \
+    S01 S02 S03 S04 S05 S06 S07 S09 S10 S11 S13 S15 S17 S18 S19 S20 S21 \
+    A01 A03 A04 A05 A07 A08 A09 A10 A11 A12 A13 A15 A18 A19 A20 A21 A22 \
+    X01 X02 X05 X06 X07 X08 X10 X11 X12 X13 X14 X16 X17 \
+    E01 E02 E03 E04 E06 E07 E09 E10 E11 E12 E14 E15 E16 \
+    B01 B02 B03 B04 B05 B06 B07 B08 B09 B10 B11 B12 B13";
+/// The cases that have a reason in place of a test.
+const CASES_WITHOUT_TEST: [&str; 2] = ["A22", "X13"];
+
+/// Every case has one row in docs/cases.md, each test that a row names exists, and a test whose name
+/// begins with the id of a case stands in the row of that case.
+#[test]
+fn every_case_names_its_tests() {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/cases.md"));
+    let text = text.unwrap();
+    let sources = rust_files();
+    let functions: Vec<&str> = sources
+        .iter()
+        .flat_map(|source| source.text.lines())
+        .filter_map(|line| {
+            line.trim_start()
+                .trim_start_matches("async ")
+                .strip_prefix("fn ")
+        })
+        .filter_map(|rest| rest.split('(').next())
+        .collect();
+    let mut problems = Vec::new();
+    for case in CASES.split_whitespace() {
+        let start = format!("| {case} |");
+        let rows: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with(&start))
+            .collect();
+        let [row] = rows[..] else {
+            problems.push(format!("{case}: {} rows", rows.len()));
+            continue;
+        };
+        let tests = row.rsplit_once(" | ").unwrap().1;
+        let named: Vec<&str> = quoted(tests).filter(|word| word.contains('_')).collect();
+        if named.is_empty() != CASES_WITHOUT_TEST.contains(&case) {
+            problems.push(format!("{case}: {} tests", named.len()));
+        }
+        for name in &named {
+            if !functions.contains(name) {
+                problems.push(format!("{case}: there is no test {name}"));
+            }
+        }
+        let id = case.to_lowercase();
+        for function in &functions {
+            if cases_of(function).any(|of| of == id) && !named.contains(function) {
+                problems.push(format!("{case}: {function} is not in its row"));
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+/// The ids that a test's name begins with: `t11` and `d15` of `d15_t11_a_time_out_is_a_504`.
+fn cases_of(function: &str) -> impl Iterator<Item = &str> {
+    function.split('_').take_while(|word| {
+        word.len() == 3
+            && word.starts_with(|first: char| first.is_ascii_lowercase())
+            && word[1..].bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
 /// Words in backquotes of a document.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
