@@ -262,7 +262,7 @@ impl Account {
             Err(error) => {
                 reserved.never_held();
                 if self.ledger.is_poisoned() {
-                    self.close(CloseReason::LedgerFailed(error.to_string()));
+                    self.close(CloseReason::LedgerFailed(error.cause()));
                 }
                 Err(match *error {
                     LedgerError::Daily { ceiling, spent } => Denied::Daily { ceiling, spent },

@@ -195,3 +195,12 @@ pub enum LedgerError {
         request: RequestId,
     },
 }
+
+impl LedgerError {
+    /// What SQLite or the system says, such as `database or disk is full`; where neither says
+    /// anything, the error itself.
+    pub fn cause(&self) -> String {
+        let source = std::error::Error::source(self);
+        source.map_or_else(|| self.to_string(), ToString::to_string)
+    }
+}

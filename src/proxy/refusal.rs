@@ -272,9 +272,10 @@ fn denied_text(denied: &Denied, session: &SessionId) -> String {
         ),
         Denied::Closed(reason) => format!("labproxy: {}", closed_text(reason)),
         Denied::ClientGone => "labproxy: the client left".to_owned(),
-        Denied::Ledger(_) => {
-            "labproxy: the ledger cannot record the hold, so nothing was forwarded".to_owned()
-        }
+        Denied::Ledger(error) => format!(
+            "labproxy: the ledger cannot record the hold, so nothing was forwarded ({})",
+            shown(&error.cause())
+        ),
     }
 }
 
@@ -299,10 +300,11 @@ fn closed_text(reason: &CloseReason) -> String {
         CloseReason::ServedFast => {
             format!("the session is closed, a request was served in fast mode; {reopen}")
         }
-        CloseReason::LedgerFailed(_) => {
-            "the ledger cannot be written, so nothing is forwarded until labproxy is started again"
-                .to_owned()
-        }
+        CloseReason::LedgerFailed(what) => format!(
+            "the ledger cannot be written, so nothing is forwarded until labproxy is started again \
+             ({})",
+            shown(what)
+        ),
         CloseReason::Ending => "the session is ending".to_owned(),
     }
 }

@@ -134,6 +134,10 @@ pub async fn end(
         leftovers,
         refused_callers,
         changed: plan.watched.changed(),
+        ledger_failed: match live.account.balance().closed {
+            Some(CloseReason::LedgerFailed(what)) => Some(what),
+            _ => None,
+        },
     });
     ended.map_err(|error| Failure::because("the session's last entry was not written", &*error))?;
     written
@@ -197,9 +201,16 @@ struct Notes {
     leftovers: usize,
     refused_callers: u64,
     changed: Vec<std::path::PathBuf>,
+    ledger_failed: Option<String>,
 }
 
 fn tell_notes(notes: &Notes) {
+    if let Some(what) = &notes.ledger_failed {
+        tell(&format!(
+            "the ledger could not be written ({what}): no request was forwarded from then on. What \
+             was in flight is charged at its whole hold when labproxy is started again"
+        ));
+    }
     for path in &notes.changed {
         tell(&format!(
             "{} changed during the session, which went on with what it started with",

@@ -72,17 +72,18 @@ fn k14_a_disk_that_fails_in_the_middle_of_a_session_stops_all_requests() {
         assert_eq!(body["type"], "error", "{body}");
         let text = body["error"]["message"].as_str().unwrap();
         assert!(
-            text.starts_with("labproxy:") && text.contains("ledger"),
+            text.starts_with("labproxy: the ledger cannot") && text.ends_with("(disk I/O error)"),
             "{text}"
         );
     }
     assert_eq!(rig.arrived(), 1);
     assert_eq!(done.code, Some(125), "{done:?}");
-    assert!(
-        done.stderr
-            .contains("the session's last entry was not written"),
-        "{done:?}"
-    );
+    for told in [
+        "the session's last entry was not written",
+        "the ledger could not be written (disk I/O error): no request was forwarded",
+    ] {
+        assert!(done.stderr.contains(told), "{done:?}");
+    }
     let verified = rig.labproxy(&["ledger", "verify"]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
     assert_eq!(rig.show(&session)["spent_pico_usd"], spent);
@@ -157,4 +158,84 @@ fn a_changed_given_configuration_is_named_at_the_end() {
     let note = format!("{given} changed during the session");
     assert!(done.stderr.contains(&note), "{done:?}");
     assert_eq!(rig.receipt()["on_cap"], "refuse");
+}
+
+/// U05: a model that came out after this version is refused until the user writes a row for it; the
+/// session that is resumed with that row forwards it, under the same cap.
+#[test]
+fn u05_a_new_model_is_let_through_by_a_row_of_the_users() {
+    let rig = Rig::new();
+    let call = std::fs::read_to_string(rig.path("call")).unwrap();
+    rig.write_program("new", &call.replace("claude-haiku-4-5", "claude-haiku-9"));
+    let agent = ["sh", "-c", "OUT=body ../new hello"];
+    let done = rig.run(&[], &agent);
+    assert_eq!(done.stdout, "402", "{done:?}");
+    let body = std::fs::read_to_string(rig.path("work/body")).unwrap();
+    assert!(body.contains("claude-haiku-9"), "{body}");
+    assert_eq!(rig.arrived(), 0);
+    let row = prices("5").replace("claude-haiku-4-5-20251001", "claude-haiku-9");
+    std::fs::write(rig.path("prices.toml"), row).unwrap();
+    let url = rig.standin.url();
+    let credential = format!("env:{KEY_VARIABLE}");
+    let session = rig.session();
+    let resume = ["session", "resume", &session, "--upstream", &url];
+    let arguments = [&resume[..], &["--credential", &credential, "--"], &agent].concat();
+    let mut command = rig.command(&arguments);
+    let done = finish(command.env("LABPROXY_PRICING_FILE", rig.path("prices.toml")));
+    // The stand-in does not serve it, which its own error says.
+    assert_eq!(done.stdout, "404", "{done:?}");
+    let body = std::fs::read_to_string(rig.path("work/body")).unwrap();
+    assert!(body.contains("not_found_error"), "{body}");
+    assert_eq!(rig.arrived(), 1);
+    let shown = rig.show(&session);
+    let requests = shown["requests"].as_array().unwrap();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0]["outcome"], "refused");
+    assert_eq!(requests[1]["outcome"], "free");
+}
+
+/// A ledger that was rolled back, one that is no database, and one that somebody else has locked: the
+/// start says which, no agent starts, and nothing is forwarded.
+#[test]
+fn a_ledger_that_cannot_be_trusted_stops_the_start() {
+    let rig = Rig::new();
+    let ledger = rig.path("state/labproxy/ledger.sqlite3");
+    // The file as it is when everything in its log was carried over.
+    let whole = || {
+        let connection = rusqlite::Connection::open(&ledger).unwrap();
+        let carry = "PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.query_row(carry, [], |_| Ok(())).unwrap();
+        drop(connection);
+        std::fs::read(&ledger).unwrap()
+    };
+    let replace = |bytes: &[u8]| {
+        for beside in ["-wal", "-shm"] {
+            let path = rig.path(&format!("state/labproxy/ledger.sqlite3{beside}"));
+            let _absent = std::fs::remove_file(path);
+        }
+        std::fs::write(&ledger, bytes).unwrap();
+    };
+    assert_eq!(rig.run(&[], &["sh", "-c", "$CALL hello"]).stdout, "200");
+    let early = whole();
+    assert_eq!(rig.run(&[], &["sh", "-c", "$CALL hello"]).stdout, "200");
+    let late = whole();
+    let assert_stopped = |what: &str| {
+        let done = rig.run(&[], &["sh", "-c", "touch started; $CALL hello"]);
+        assert_eq!(done.code, Some(125), "{done:?}");
+        assert!(done.stderr.contains(what), "{what}: {done:?}");
+        assert!(!rig.path("work/started").exists());
+        assert_eq!(rig.arrived(), 2);
+    };
+    replace(&early);
+    assert_stopped("was rolled back or cut");
+    replace(&[b'x'; 8192]);
+    assert_stopped("is not a labproxy ledger");
+    replace(&late);
+    let other = rusqlite::Connection::open(&ledger).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_stopped("another process has locked the ledger");
+    other.execute_batch("ROLLBACK").unwrap();
+    drop(other);
+    let done = rig.run(&[], &["sh", "-c", "$CALL hello"]);
+    assert_eq!(done.stdout, "200", "{done:?}");
 }
