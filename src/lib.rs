@@ -10,6 +10,7 @@ pub mod escape;
 pub mod id;
 pub mod ledger;
 pub mod money;
+pub mod plain_file;
 pub mod pricing;
 pub mod proxy;
 pub mod receipt;

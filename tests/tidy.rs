@@ -27,7 +27,7 @@ const EMPTY_NAMES: [&str; 7] = [
 /// two pairs know each other's types: a bill is made from usage and a verdict from a bill; the
 /// ledger records what the cap decided and the cap asks the ledger.
 const LAYERS: [&[&str]; 11] = [
-    &["money", "id", "clock", "escape", "secret"],
+    &["money", "id", "clock", "escape", "secret", "plain_file"],
     &["table"],
     &["report"],
     &["pricing", "usage"],

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use zeroize::Zeroizing;
 
 use super::Environment;
+use crate::plain_file::{self, Links};
 use crate::proxy::credential::CredentialSource;
 use crate::report::Failure;
 use crate::secret::{Credential, CredentialKind};
@@ -112,7 +113,7 @@ impl CredentialChoice {
             Self::File { kind, path } => {
                 // Who else may read it is judged where it is read; that it can be opened at all is
                 // known here, together with whatever else is wrong.
-                std::fs::File::open(path).map_err(|error| {
+                plain_file::open(path, Links::Follow).map_err(|error| {
                     let shown = path.display();
                     Failure::usage(format!("the credential file {shown} cannot be read"))
                         .caused_by(&error)

@@ -1,11 +1,9 @@
 //! Reading a configuration file: a bounded, plain file, and every key in it.
 
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -14,6 +12,7 @@ use super::key::{Key, did_you_mean};
 use super::layer::Layer;
 use super::source::Source;
 use super::value::{Place, Written};
+use crate::plain_file::{self, Links, PlainFileError};
 
 /// Largest configuration file: a thousand times what a long one holds.
 const MAX_FILE: u64 = 1024 * 1024;
@@ -68,19 +67,11 @@ pub enum Owner {
 /// # Errors
 /// Why it cannot be read.
 pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, FileError> {
-    let mut flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    if owner == Owner::UserAlone {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
-        rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR => FileError::Missing,
-        error => FileError::Io(error.into()),
-    })?;
-    let mut file = File::from(opened);
-    let about = file.metadata().map_err(FileError::Io)?;
-    if !about.is_file() {
-        return Err(FileError::NotPlain);
-    }
+    let links = match owner {
+        Owner::UserAlone => Links::Refuse,
+        Owner::User | Owner::Anybody => Links::Follow,
+    };
+    let (mut file, about) = plain_file::open(path, links)?;
     if !owner.accepts(&about) {
         return Err(FileError::Writable);
     }
@@ -97,6 +88,18 @@ pub fn read(path: &Path, shown: &Path, owner: Owner) -> Result<SettingsFile, Fil
         shown: shown.to_owned(),
         text,
     })
+}
+
+impl From<PlainFileError> for FileError {
+    fn from(error: PlainFileError) -> Self {
+        match error {
+            PlainFileError::NotPlain => Self::NotPlain,
+            PlainFileError::Io(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::Missing,
+                _ => Self::Io(error),
+            },
+        }
+    }
 }
 
 impl Owner {

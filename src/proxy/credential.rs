@@ -1,6 +1,5 @@
 //! The real credential: where it comes from, and reading it again when the provider refuses it.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -8,10 +7,12 @@ use std::process::Stdio;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal};
 use tokio::io::AsyncReadExt as _;
 use zeroize::Zeroizing;
 
 use crate::clock::SharedClock;
+use crate::plain_file::{self, Links};
 use crate::secret::{Credential, CredentialKind};
 
 /// Least time between two readings that refusals cause: an agent that provokes refusals cannot
@@ -196,12 +197,8 @@ fn read_file(kind: CredentialKind, path: &Path) -> Result<Credential, Credential
         path: path.to_owned(),
         what,
     };
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    // The open file is judged, so that nothing can be put in its place afterwards.
-    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(failed("it is not a regular file".to_owned()));
-    }
+    let (file, metadata) =
+        plain_file::open(path, Links::Follow).map_err(|error| failed(error.to_string()))?;
     if metadata.mode() & OTHERS != 0 {
         return Err(failed(format!(
             "others may use it (mode {:04o}); run `chmod 600` on it",
@@ -255,6 +252,7 @@ async fn run_command(kind: CredentialKind, argv: &[String]) -> Result<Credential
         let mut child = command
             .spawn()
             .map_err(|error| failed(format!("cannot be started: {error}")))?;
+        let mut group = CommandGroup::of(&child);
         let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_BYTES));
         if let Some(stdout) = child.stdout.take() {
             let limit = u64::try_from(MAX_BYTES).unwrap_or(u64::MAX);
@@ -271,6 +269,7 @@ async fn run_command(kind: CredentialKind, argv: &[String]) -> Result<Credential
             .wait()
             .await
             .map_err(|error| failed(format!("cannot be waited for: {error}")))?;
+        group.has_ended();
         if !status.success() {
             return Err(failed(format!("failed ({status})")));
         }
@@ -280,6 +279,30 @@ async fn run_command(kind: CredentialKind, argv: &[String]) -> Result<Credential
         .await
         .map_err(|_| failed(format!("took longer than {} s", COMMAND_LIMIT.as_secs())))??;
     Credential::new(kind, bytes).map_err(|error| failed(format!("printed no credential: {error}")))
+}
+
+/// The process group of a credential command; dropping it before the command has ended kills all of
+/// it, not only the process that was started.
+struct CommandGroup(Option<Pid>);
+
+impl CommandGroup {
+    fn of(child: &tokio::process::Child) -> Self {
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        Self(pid.and_then(Pid::from_raw))
+    }
+
+    /// The command was waited for, so its number may soon be another's.
+    fn has_ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CommandGroup {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _gone = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -380,6 +403,38 @@ mod tests {
             let error = CredentialStore::open(source, clock()).await.unwrap_err();
             assert!(error.to_string().contains(says), "{error}");
         }
+    }
+
+    /// A command that is given up, as one that takes too long, takes what it started with it.
+    #[tokio::test]
+    async fn a_command_that_is_given_up_leaves_no_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pid");
+        let script = format!("sleep 605 & echo $! > {}; wait", file.display());
+        let argv = ["/bin/sh", "-c", &script].map(str::to_owned);
+        let started = async {
+            loop {
+                let text = std::fs::read_to_string(&file).unwrap_or_default();
+                if let Some(pid) = text.strip_suffix('\n') {
+                    return pid.to_owned();
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let pid = tokio::select! {
+            _ended = run_command(CredentialKind::ApiKey, &argv) => panic!("it ended by itself"),
+            pid = tokio::time::timeout(Duration::from_mins(1), started) => pid.unwrap(),
+        };
+        let state = format!("/proc/{pid}/stat");
+        let gone = async {
+            // Nobody may be there to wait for it, so a zombie counts as gone.
+            while std::fs::read_to_string(&state).is_ok_and(|stat| !stat.contains(") Z ")) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), gone)
+            .await
+            .unwrap();
     }
 
     #[tokio::test]
