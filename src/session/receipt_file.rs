@@ -10,6 +10,9 @@ use crate::report::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiptFile {
     path: PathBuf,
+    /// It was a device or a pipe at the check: it is written to, not replaced. What takes its place
+    /// afterwards is not trusted to be one.
+    in_place: bool,
 }
 
 impl ReceiptFile {
@@ -32,11 +35,19 @@ impl ReceiptFile {
                     .open(&absolute)
                     .map_err(|error| refused(path, &error))?;
             }
-            Ok(_) => return Ok(Self { path: absolute }),
+            Ok(_) => {
+                return Ok(Self {
+                    path: absolute,
+                    in_place: true,
+                });
+            }
             Err(_) => {}
         }
         beside(&absolute).map_err(|error| refused(path, &error))?;
-        Ok(Self { path: absolute })
+        Ok(Self {
+            path: absolute,
+            in_place: false,
+        })
     }
 
     /// Writes `text`: a new file in place of an old one; a device or pipe is written to as it is.
@@ -53,7 +64,7 @@ impl ReceiptFile {
     }
 
     fn replace(&self, text: &[u8]) -> std::io::Result<()> {
-        if fs::metadata(&self.path).is_ok_and(|meta| !meta.is_file()) {
+        if self.in_place {
             return fs::OpenOptions::new()
                 .write(true)
                 .open(&self.path)?
@@ -100,5 +111,23 @@ mod tests {
         file.write(b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// A pipe that an agent made in place of the receipt is replaced: nobody waits for its reader.
+    #[test]
+    fn a_pipe_in_place_of_a_receipt_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r.json");
+        let file = ReceiptFile::check(&path).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        file.write(b"text").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"text");
     }
 }
