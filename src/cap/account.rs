@@ -327,11 +327,19 @@ impl Account {
         }
     }
 
-    /// Raises the cap, durably; waiting requests go on.
+    /// Raises the cap, durably; waiting requests go on. A caller that leaves before the answer
+    /// changes nothing: what the ledger has taken is raised here, too.
     ///
     /// # Errors
     /// When the ledger does not take it.
-    pub async fn top_up(&self, amount: PicoUsd) -> Result<Balance, Arc<LedgerError>> {
+    pub async fn top_up(self: &Arc<Self>, amount: PicoUsd) -> Result<Balance, Arc<LedgerError>> {
+        let account = Arc::clone(self);
+        tokio::spawn(async move { account.raise(amount).await })
+            .await
+            .unwrap_or_else(|_| Err(Arc::new(LedgerError::Poisoned)))
+    }
+
+    async fn raise(&self, amount: PicoUsd) -> Result<Balance, Arc<LedgerError>> {
         let one_at_a_time = self.raising.lock().await;
         let cap = self.state().purse.cap().saturating_add(amount);
         self.ledger

@@ -78,6 +78,25 @@ async fn a_released_hold_wakes_the_queue() {
     assert_eq!(second.await.unwrap().unwrap().hold, cents(10));
 }
 
+/// A caller that leaves while its top-up is written does not split the ledger's cap from the one in
+/// use: the next top-up goes on from both.
+#[tokio::test]
+async fn a_top_up_whose_caller_left_counts_all_the_same() {
+    let bench = Bench::new(OnCap::Clamp, cents(10)).await;
+    let mut left = Box::pin(bench.account.top_up(cents(10)));
+    assert!(futures_util::poll!(left.as_mut()).is_pending());
+    drop(left);
+    let balance = bench.account.top_up(cents(10)).await.unwrap();
+    assert_eq!(balance.cap, cents(30));
+    let entries = bench.entries().await;
+    let last = entries.last().map(|recorded| recorded.entry.clone());
+    let expected = Entry::ToppedUp {
+        by: cents(10),
+        cap: cents(30),
+    };
+    assert_eq!(last, Some(expected));
+}
+
 /// A top-up is durable and lets waiting requests go on.
 #[tokio::test]
 async fn a_top_up_wakes_the_queue() {
