@@ -67,6 +67,8 @@ pub struct Access {
 
 impl Live {
     /// Makes a session live: credential, proxy, listeners, the durable entry, the control socket.
+    /// Takes the place out of `slot` once the entry is durable; whoever gives this up before that
+    /// still has the place to abandon.
     ///
     /// # Errors
     /// What could not be made. Until the entry is durable nothing was spent or recorded.
@@ -76,36 +78,29 @@ impl Live {
         slot: &mut Option<Slot>,
         clock: SharedClock,
     ) -> Result<(Arc<Self>, ControlServer, Access), Failure> {
-        let taken = slot
-            .take()
-            .ok_or_else(|| Failure::failed("the session has no directory"))?;
-        let sockets = taken.sockets(&plan.paths);
-        match Self::serve(plan, ledger, &taken, &sockets, clock).await {
-            Err(failure) => {
-                *slot = Some(taken);
-                Err(failure)
-            }
-            Ok((parts, access)) => {
-                let record = Mutex::new(OwnerRecord::current(sockets.join("control.sock")));
-                let live = Arc::new(Self {
-                    session: taken.session,
-                    directory: taken.directory,
-                    sockets,
-                    base_url: parts.base_url,
-                    account: parts.account,
-                    ledger: parts.ledger,
-                    ledger_path: plan.paths.ledger(),
-                    proxy: parts.proxy,
-                    clock: parts.clock,
-                    lock: taken.lock,
-                    record,
-                    agent_pid: AtomicI32::new(0),
-                    stop: watch::Sender::new(false),
-                });
-                let control = live.open_control()?;
-                Ok((live, control, access))
-            }
-        }
+        let no_place = || Failure::failed("the session has no directory");
+        let place = slot.as_ref().ok_or_else(no_place)?;
+        let sockets = place.sockets(&plan.paths);
+        let (parts, access) = Self::serve(plan, ledger, place, &sockets, clock).await?;
+        let taken = slot.take().ok_or_else(no_place)?;
+        let record = Mutex::new(OwnerRecord::current(sockets.join("control.sock")));
+        let live = Arc::new(Self {
+            session: taken.session,
+            directory: taken.directory,
+            sockets,
+            base_url: parts.base_url,
+            account: parts.account,
+            ledger: parts.ledger,
+            ledger_path: plan.paths.ledger(),
+            proxy: parts.proxy,
+            clock: parts.clock,
+            lock: taken.lock,
+            record,
+            agent_pid: AtomicI32::new(0),
+            stop: watch::Sender::new(false),
+        });
+        let control = live.open_control()?;
+        Ok((live, control, access))
     }
 
     async fn serve(

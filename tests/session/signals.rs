@@ -133,6 +133,35 @@ fn t39_an_interrupt_at_each_step_of_the_start_leaves_nothing() {
     assert!(rig.list().iter().all(|one| one["held_pico_usd"] == 0));
 }
 
+/// An interrupt while the credential is fetched forgets the session that never began, and ends the
+/// command that was asked.
+#[test]
+fn t39_an_interrupt_before_the_credential_is_there_leaves_no_session() {
+    let rig = Rig::new();
+    let asked = rig.path("asked");
+    let config = format!(
+        "[upstream.anthropic]\nbase_url = \"{}\"\n\
+         credential = {{ command = [\"sh\", \"-c\", \"echo $$ > {}; sleep 606\"] }}\n",
+        rig.standin.url(),
+        asked.display()
+    );
+    std::fs::create_dir(rig.path("config/labproxy")).unwrap();
+    std::fs::write(rig.path("config/labproxy/config.toml"), config).unwrap();
+    let mut command = rig.command(&["session", "start", "--cap", "2", "--", "true"]);
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let running = Running::of(&mut command);
+    let pid: i32 = eventually("the credential command", || {
+        std::fs::read_to_string(&asked).ok()?.trim().parse().ok()
+    });
+    running.signal("INT");
+    let done = running.finish();
+    assert_eq!(done.code, Some(130), "{done:?}");
+    eventually("the command's end", || (!is_alive(pid)).then_some(()));
+    let left = |name: &str| std::fs::read_dir(rig.path(name)).unwrap().count();
+    assert_eq!(left("state/labproxy/sessions"), 0);
+    assert_eq!(left("run/labproxy"), 0);
+}
+
 /// SIGHUP, as when a terminal goes away, ends the session in order; `nohup` keeps it.
 #[test]
 fn a_hang_up_ends_in_order_unless_ignored() {
