@@ -18,7 +18,7 @@ use super::stream::UpstreamStream;
 use super::{ProxySetupError, UpstreamSettings};
 
 /// Resolving, connecting and the TLS handshake together; `design.md` 12.
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// How long one address may take before the next one is tried beside it, as RFC 8305 advises.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 /// A proxy's answer to CONNECT is a few lines.
@@ -144,9 +144,14 @@ impl Connector {
     pub(crate) async fn connect(&self) -> Result<Connected, ConnectError> {
         match tokio::time::timeout(CONNECT_LIMIT, self.connect_unbounded()).await {
             Ok(done) => done,
-            Err(_) => Err(ConnectError::Timeout {
-                host: self.host.clone(),
-            }),
+            Err(_) => Err(self.too_late()),
+        }
+    }
+
+    /// The error for what took longer than the limit.
+    pub(crate) fn too_late(&self) -> ConnectError {
+        ConnectError::Timeout {
+            host: self.host.clone(),
         }
     }
 

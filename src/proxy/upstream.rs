@@ -20,7 +20,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::Instant;
 
-use super::connect::{ConnectError, Connected, Connector};
+use super::connect::{CONNECT_LIMIT, ConnectError, Connected, Connector};
 use super::tasks::Tasks;
 use super::{ProxySetupError, UpstreamSettings};
 
@@ -192,7 +192,9 @@ impl Upstream {
         if self.scheme == Scheme::HTTP || self.http1_only.load(Ordering::Relaxed) {
             return Ok(self.with(self.connect().await?));
         }
-        let _turn = self.connecting.lock().await;
+        // Whoever waits here behind an upstream that does not answer gives up as if it had tried.
+        let turn = tokio::time::timeout(CONNECT_LIMIT, self.connecting.lock()).await;
+        let _turn = turn.map_err(|_| self.connector.too_late())?;
         if let Some(sender) = self.pooled().await {
             return Ok(self.with(sender));
         }
@@ -397,4 +399,35 @@ fn judge<T>(mut error: TrySendError<T>) -> SendError {
 fn is_declared_unprocessed(error: &h2::Error) -> bool {
     let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (is_refused || error.is_go_away())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests that wait for another's connection do not add up their times.
+    #[tokio::test(start_paused = true)]
+    async fn many_that_connect_to_a_silent_upstream_give_up_together() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let settings = UpstreamSettings {
+            base_url: format!("https://{}", silent.local_addr().unwrap())
+                .parse()
+                .unwrap(),
+            allow_private: false,
+            ca_file: None,
+            http_proxy: None,
+        };
+        let tasks = Tasks::new(tokio::runtime::Handle::current());
+        let upstream = Upstream::new(&settings, Duration::from_secs(4), tasks).unwrap();
+        let begun = Instant::now();
+        let all = futures_util::future::join_all((0..8).map(|_| upstream.ready())).await;
+        for one in all {
+            assert!(matches!(one, Err(ConnectError::Timeout { .. })));
+        }
+        assert!(
+            begun.elapsed() <= CONNECT_LIMIT * 2,
+            "{:?}",
+            begun.elapsed()
+        );
+    }
 }
