@@ -123,3 +123,62 @@ impl Placeholder {
         &self.text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a type implements a trait, as a constant: the inherent constant wins over the
+    /// trait's where its bound holds.
+    macro_rules! implements {
+        ($type:ty, $($bound:tt)+) => {{
+            #[allow(dead_code, reason = "unused where the bound holds")]
+            trait Otherwise {
+                const HOLDS: bool = false;
+            }
+            struct Probe<T: ?Sized>(std::marker::PhantomData<T>);
+            impl<T: ?Sized> Otherwise for Probe<T> {}
+            #[allow(dead_code, reason = "unused where it does not")]
+            impl<T: ?Sized + $($bound)+> Probe<T> {
+                const HOLDS: bool = true;
+            }
+            Probe::<$type>::HOLDS
+        }};
+    }
+
+    macro_rules! tells_nothing {
+        ($($type:ty),+) => {$(
+            const _: () = {
+                assert!(!implements!($type, std::fmt::Debug));
+                assert!(!implements!($type, std::fmt::Display));
+                assert!(!implements!($type, Clone));
+                assert!(!implements!($type, PartialEq));
+                assert!(!implements!($type, serde::Serialize));
+                assert!(!implements!($type, serde::de::DeserializeOwned));
+            };
+        )+};
+    }
+
+    // This module does not compile when somebody derives one of these for a secret.
+    tells_nothing!(Credential, Placeholder);
+    const _: () = assert!(implements!(CredentialKind, std::fmt::Debug));
+    const _: () = assert!(implements!(CredentialKind, Clone));
+
+    /// Only what a header can carry is a credential, and the white space around it is none of it.
+    #[test]
+    fn a_credential_is_what_a_header_can_carry() {
+        let new = |text: &str| {
+            Credential::new(
+                CredentialKind::Oauth,
+                Zeroizing::new(text.as_bytes().to_vec()),
+            )
+        };
+        assert_eq!(new(" \n").err(), Some(BadCredential::Empty));
+        assert_eq!(new("a\nb").err(), Some(BadCredential::NotAHeader));
+        let mut headers = HeaderMap::new();
+        new(" key\n").unwrap().apply(&mut headers);
+        let value = headers.get(AUTHORIZATION).unwrap();
+        assert_eq!(value, "Bearer key");
+        assert!(value.is_sensitive());
+    }
+}
