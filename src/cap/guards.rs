@@ -101,6 +101,13 @@ impl InFlight {
             hold.settle(verdict, end);
         }
     }
+
+    /// Gives the hold back after all: it is proven that not a byte of the request left.
+    pub fn never_sent(mut self, reason: &str, end: RequestEnd) {
+        if let Some(hold) = self.hold.take() {
+            hold.give_back(reason, Some(end));
+        }
+    }
 }
 
 impl Drop for InFlight {

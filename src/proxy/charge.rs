@@ -103,6 +103,15 @@ impl Charge {
         self.write(keep(reason), None);
     }
 
+    /// Gives the hold back: not a byte of the request left. `status` is what the client gets.
+    pub(crate) fn never_sent(mut self, reason: &str, status: http::StatusCode) {
+        self.status = Some(status.as_u16());
+        let end = self.end(None);
+        if let Some(in_flight) = self.in_flight.take() {
+            in_flight.never_sent(reason, end);
+        }
+    }
+
     /// Prices are those of the upstream's time. Where that is further from this machine's than any
     /// clock may be, the dearer of the two counts, and no further request is admitted.
     fn judge(&self, end: BodyEnd, observed: &Observed) -> Verdict {
@@ -136,21 +145,23 @@ impl Charge {
         let Some(in_flight) = self.in_flight.take() else {
             return;
         };
+        in_flight.settle(verdict, self.end(observed));
+    }
+
+    /// What is known of the request now that it has ended.
+    fn end(&mut self, observed: Option<&Observed>) -> RequestEnd {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let usage = observed.and_then(|observed| observed.usage.as_ref());
-        in_flight.settle(
-            verdict,
-            RequestEnd {
-                status: self.status,
-                served_model: observed.and_then(|observed| observed.served_model.clone()),
-                usage: usage.map(|usage| usage.raw.clone()),
-                upstream_request_id: self.upstream_request_id.take(),
-                ttfb_ms: self.first_byte.map(milliseconds),
-                duration_ms: milliseconds(self.arrived.elapsed()),
-                client_gone: self.client.has_left(),
-                stop_reason: observed.and_then(|observed| observed.stop_reason.clone()),
-            },
-        );
+        RequestEnd {
+            status: self.status,
+            served_model: observed.and_then(|observed| observed.served_model.clone()),
+            usage: usage.map(|usage| usage.raw.clone()),
+            upstream_request_id: self.upstream_request_id.take(),
+            ttfb_ms: self.first_byte.map(milliseconds),
+            duration_ms: milliseconds(self.arrived.elapsed()),
+            client_gone: self.client.has_left(),
+            stop_reason: observed.and_then(|observed| observed.stop_reason.clone()),
+        }
     }
 }
 

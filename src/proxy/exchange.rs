@@ -83,17 +83,23 @@ pub(crate) async fn exchange(exchange: Exchange) -> Response<ProxyBody> {
             drop(body);
             relay(&proxy, response, lease, &credential, charge).unwrap_or_else(refuse)
         }
-        Err(Failed { trouble, refusal }) => {
-            if let Some(refusal) = refusal {
-                // The 401 was a whole answer, and nothing was sent after it.
-                charge.head(refusal.status, &refusal.headers, &refusal.credential);
-                charge.settle(BodyEnd::Complete, &refusal.observed);
-            } else {
-                let end = match trouble {
-                    UpstreamTrouble::TimedOut => BodyEnd::TimedOut,
-                    _ => BodyEnd::NoResponse,
-                };
-                charge.settle(end, &Observed::default());
+        Err(Failed { trouble, sent }) => {
+            match sent {
+                Sent::Nothing => {
+                    let status = Refusal::Upstream(trouble.clone()).status();
+                    charge.never_sent("no connection took the request", status);
+                }
+                Sent::Refused(refusal) => {
+                    charge.head(refusal.status, &refusal.headers, &refusal.credential);
+                    charge.settle(BodyEnd::Complete, &refusal.observed);
+                }
+                Sent::Unknown => {
+                    let end = match trouble {
+                        UpstreamTrouble::TimedOut => BodyEnd::TimedOut,
+                        _ => BodyEnd::NoResponse,
+                    };
+                    charge.settle(end, &Observed::default());
+                }
             }
             refuse(trouble)
         }
@@ -114,10 +120,29 @@ struct Answer {
     credential: Arc<Credential>,
 }
 
-/// There is no answer. `refusal` is a whole 401 after which nothing more was sent.
+/// There is no answer.
 struct Failed {
     trouble: UpstreamTrouble,
-    refusal: Option<Box<WholeRefusal>>,
+    sent: Sent,
+}
+
+/// What the provider has had of a request.
+enum Sent {
+    /// Not a byte, provably: no connection took it.
+    Nothing,
+    /// All of it, which it refused with a whole 401; nothing was sent after that.
+    Refused(Box<WholeRefusal>),
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Failed {
+    fn unknown(trouble: UpstreamTrouble) -> Self {
+        Self {
+            trouble,
+            sent: Sent::Unknown,
+        }
+    }
 }
 
 /// A 401 that was read to its end.
@@ -129,15 +154,6 @@ struct WholeRefusal {
     credential: Arc<Credential>,
 }
 
-impl From<UpstreamTrouble> for Failed {
-    fn from(trouble: UpstreamTrouble) -> Self {
-        Self {
-            trouble,
-            refusal: None,
-        }
-    }
-}
-
 impl Sending<'_> {
     /// Sends, and once more where that is safe: after a 401 with a credential that was read again,
     /// and when the peer declared that it did not process the request.
@@ -145,41 +161,38 @@ impl Sending<'_> {
         let mut ready = Some(ready);
         let mut headers = Some(headers);
         let mut credential = self.proxy.credentials.current();
-        let mut refusal = None;
+        let mut sent = Sent::Nothing;
         let (mut unsent, mut unprocessed, mut reread) = (0, false, false);
         loop {
             let connection = match ready.take() {
-                Some(ready) => ready,
-                // Nobody waits for the answer any more, so it is not bought.
-                None if self.client.has_left() => {
-                    let trouble = UpstreamTrouble::Broken;
-                    return Err(Failed { trouble, refusal });
-                }
-                None => match self.proxy.upstream.ready().await {
-                    Ok(ready) => ready,
-                    Err(error) => {
-                        tracing::warn!(%error, "the upstream cannot be reached again");
-                        let trouble = UpstreamTrouble::Unreachable(error.step().to_owned());
-                        return Err(Failed { trouble, refusal });
-                    }
-                },
+                Some(ready) => Ok(ready),
+                None => self.connect_again().await,
             };
-            let outgoing = self.outgoing(headers.take(), &credential)?;
+            let prepared = connection
+                .and_then(|ready| Ok((ready, self.outgoing(headers.take(), &credential)?)));
+            let (connection, outgoing) = match prepared {
+                Ok(prepared) => prepared,
+                Err(trouble) => return Err(Failed { trouble, sent }),
+            };
             let answer =
                 tokio::time::timeout(self.proxy.times.head, connection.send(outgoing)).await;
             let (response, lease) = match answer {
-                Err(_) => return Err(UpstreamTrouble::TimedOut.into()),
+                Err(_) => return Err(Failed::unknown(UpstreamTrouble::TimedOut)),
                 Ok(Ok(answer)) => answer,
                 Ok(Err(SendError::NotSent)) if unsent < MAX_UNSENT => {
                     unsent += 1;
                     continue;
                 }
+                Ok(Err(SendError::NotSent)) => {
+                    let trouble = UpstreamTrouble::Broken;
+                    return Err(Failed { trouble, sent });
+                }
                 Ok(Err(SendError::Unprocessed)) if !unprocessed => {
                     unprocessed = true;
-                    refusal = None;
+                    sent = Sent::Unknown;
                     continue;
                 }
-                Ok(Err(_)) => return Err(UpstreamTrouble::Broken.into()),
+                Ok(Err(_)) => return Err(Failed::unknown(UpstreamTrouble::Broken)),
             };
             if response.status() != StatusCode::UNAUTHORIZED {
                 return Ok(Answer {
@@ -203,8 +216,19 @@ impl Sending<'_> {
             };
             reread = true;
             let refused = std::mem::replace(&mut credential, fresh);
-            refusal = Some(read_refusal(response, lease, refused).await);
+            sent = Sent::Refused(read_refusal(response, lease, refused).await);
         }
+    }
+
+    /// Another connection, unless nobody waits for the answer any more: then it is not bought.
+    async fn connect_again(&self) -> Result<Ready, UpstreamTrouble> {
+        if self.client.has_left() {
+            return Err(UpstreamTrouble::Broken);
+        }
+        self.proxy.upstream.ready().await.map_err(|error| {
+            tracing::warn!(%error, "the upstream cannot be reached again");
+            UpstreamTrouble::Unreachable(error.step().to_owned())
+        })
     }
 
     /// The request with the credential set last. The gate has seen these headers before, so they
@@ -213,7 +237,7 @@ impl Sending<'_> {
         &self,
         headers: Option<HeaderMap>,
         credential: &Arc<Credential>,
-    ) -> Result<Outgoing, Failed> {
+    ) -> Result<Outgoing, UpstreamTrouble> {
         let mut headers = if let Some(headers) = headers {
             headers
         } else {

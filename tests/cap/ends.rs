@@ -39,6 +39,21 @@ async fn k09_dropping_gives_back_before_sending_and_keeps_after() {
     assert!(bench.verify().is_sound());
 }
 
+/// A request that no connection took costs nothing, though it was about to be sent.
+#[tokio::test]
+async fn a_request_that_provably_never_left_is_given_back() {
+    let bench = Bench::new(OnCap::Refuse, cents(100)).await;
+    let in_flight = bench.reserve(flat(10)).await.unwrap().reserved.sent();
+    in_flight.never_sent("no connection took the request", RequestEnd::default());
+    let balance = bench.account.balance();
+    assert_eq!(
+        (balance.settled, balance.held),
+        (PicoUsd::ZERO, PicoUsd::ZERO)
+    );
+    assert_eq!(kinds(&bench).await, ["opened", "held", "released"]);
+    assert!(bench.verify().is_sound());
+}
+
 /// D03, D06: free, kept and charged verdicts end a hold once each, with what the receipt says.
 #[tokio::test]
 async fn d03_each_verdict_ends_its_hold_once() {
