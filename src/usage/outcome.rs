@@ -174,7 +174,12 @@ fn reported<'a>(
 
 /// Output of a stream that did not say how much there was: what was received (at most one token for
 /// each byte) and what thinking may have gone unseen, up to `max_tokens`; never less than reported.
+/// Where a part of the copy could not be read, all of `max_tokens`.
 fn interrupted_output(admission: &Admission, observed: &Observed, reported: u64) -> u64 {
+    if observed.damaged {
+        // What could not be read was not counted either.
+        return reported.max(admission.max_tokens);
+    }
     let allowance = match admission.thinking_budget {
         Some(budget) => budget,
         // Thinking that nobody asked for has no bound of its own.

@@ -153,6 +153,22 @@ fn d07_a_clean_end_without_the_last_event_is_charged_and_told() {
     );
 }
 
+/// What the copy could not read was not counted, so a stream that ends early is charged for all that
+/// it may have held; a whole one by its usage as ever.
+#[test]
+fn an_early_end_of_a_stream_that_could_not_be_read_is_charged_at_most() {
+    let judged = |count: usize| {
+        let mut events = whole_events();
+        events.truncate(count);
+        let mut observed = observe(&events);
+        observed.damaged = true;
+        charged(&judge(&admission(), 200, BodyEnd::Complete, &observed))
+    };
+    let max_tokens = admission().max_tokens;
+    assert_eq!(judged(4), 1_000 * 4_000_000 + max_tokens * 20_000_000);
+    assert_eq!(judged(usize::MAX), 1_000 * 4_000_000 + 500 * 20_000_000);
+}
+
 #[test]
 fn d03_the_last_reported_output_counts_when_it_is_larger_than_what_was_seen() {
     let mut events = whole_events();
