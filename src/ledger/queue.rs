@@ -243,3 +243,29 @@ impl Queue {
         self.arrived.notify_one();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(taken: usize, waited_for: usize, closing: bool) -> State {
+        State {
+            taken,
+            waited_for,
+            closing,
+            ..State::default()
+        }
+    }
+
+    /// A commit is delayed for company only where the one before had some, never for a lone
+    /// request, never for settlements alone, and never at the end.
+    #[test]
+    fn a_commit_waits_for_company_only_under_load() {
+        assert!(state(COMPANY_FROM, 1, false).expects_company());
+        assert!(state(COMPANY_ENOUGH, COMPANY_ENOUGH - 1, false).expects_company());
+        assert!(!state(COMPANY_FROM - 1, 1, false).expects_company());
+        assert!(!state(COMPANY_FROM, 0, false).expects_company());
+        assert!(!state(COMPANY_FROM, COMPANY_ENOUGH, false).expects_company());
+        assert!(!state(COMPANY_FROM, 1, true).expects_company());
+    }
+}
