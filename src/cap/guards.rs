@@ -202,8 +202,8 @@ fn entry_of(
                 request,
                 charged: held,
                 reason: match note {
-                    Some(note) => format!("{reason} ({note})"),
-                    None => reason,
+                    Some(note) if note != reason => format!("{reason} ({note})"),
+                    _ => reason,
                 },
                 end: Some(end),
             },

@@ -314,6 +314,10 @@ fn relay(
         charge.keep(reason);
         return Err(UpstreamTrouble::Redirect(parts.status.as_u16()));
     }
+    if parts.status.is_informational() {
+        charge.keep("the upstream switched to another protocol");
+        return Err(UpstreamTrouble::Broken);
+    }
     let is_stream = parts
         .headers
         .get(CONTENT_TYPE)
@@ -327,6 +331,7 @@ fn relay(
     let meter = Meter::new(kind, encoding.map(HeaderValue::as_bytes), credential);
     let flow = Flow::new(
         incoming,
+        headers::is_framed(parts.version, &parts.headers),
         LeakGuard::new(credential.clone()),
         Some((meter, charge)),
         lease,

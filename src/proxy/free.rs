@@ -81,9 +81,13 @@ async fn forward(
         let trouble = UpstreamTrouble::Redirect(head.status.as_u16());
         return Err(Refusal::Upstream(trouble));
     }
+    if head.status.is_informational() {
+        return Err(Refusal::Upstream(UpstreamTrouble::Broken));
+    }
     let headers = answer_headers(&head.headers, head.status, &credential);
     let flow = Flow::new(
         incoming,
+        headers::is_framed(head.version, &head.headers),
         LeakGuard::new(credential),
         None,
         lease,

@@ -4,9 +4,9 @@ mod betas;
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCEPT_LANGUAGE, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING,
-    CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, USER_AGENT,
+    CONTENT_LENGTH, CONTENT_TYPE, DATE, RETRY_AFTER, TRANSFER_ENCODING, USER_AGENT,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 
 use crate::pricing::WriteBound;
 use crate::secret::CredentialKind;
@@ -108,10 +108,31 @@ pub fn forward(
     Ok(Forwarded { headers, betas })
 }
 
+/// Whether the head of an answer tells how the end of its body is known: by HTTP/2's frames, a
+/// length, or chunks. Else it is where the connection closes, which a cut looks like as well.
+pub fn is_framed(version: Version, headers: &HeaderMap) -> bool {
+    let last = headers.get_all(TRANSFER_ENCODING).iter().next_back();
+    match last {
+        _ if version == Version::HTTP_2 => true,
+        Some(codings) => codings
+            .as_bytes()
+            .rsplit(|byte| *byte == b',')
+            .next()
+            .is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked")),
+        None => headers.contains_key(CONTENT_LENGTH),
+    }
+}
+
 /// The headers to give back to the client.
+///
+/// A length beside chunks is not the body's (RFC 9112, 6.3) and would cut it for the client.
 pub fn give_back(upstream: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(upstream.len());
+    let is_chunked = upstream.contains_key(TRANSFER_ENCODING);
     for (name, value) in upstream {
+        if is_chunked && name == CONTENT_LENGTH {
+            continue;
+        }
         let listed = RESPONSE.contains(name) || name.as_str().starts_with(RESPONSE_PREFIX);
         if listed && !is_named_by_connection(upstream, name) {
             headers.append(name, value.clone());

@@ -246,6 +246,7 @@ impl Message<'_> {
             one_hour_asked: intent.one_hour_asked,
             known_usage: proxy.settings.gate.known_usage.clone(),
             prompt_bound,
+            resampled: intent.samplings > 1 || intent.compaction,
             soft,
         };
         let charge = Charge::new(

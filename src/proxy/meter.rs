@@ -110,7 +110,11 @@ impl Meter {
     }
 
     /// The end of the body; what is known of it.
+    ///
+    /// No decoder tells whether an encoding was cut off, so an encoded copy that did not come to
+    /// its last event counts as read in part.
     pub(crate) fn finish(&mut self) -> Observed {
+        let is_encoded = matches!(self.copy, MeteredCopy::Encoded(_));
         let reader = match std::mem::replace(&mut self.copy, MeteredCopy::Finished) {
             MeteredCopy::Plain(reader) | MeteredCopy::Unreadable(reader) => Some(reader),
             MeteredCopy::Encoded(mut decoder) => {
@@ -119,7 +123,7 @@ impl Meter {
             MeteredCopy::Finished => None,
         };
         let mut observed = reader.map(UsageReader::finish).unwrap_or_default();
-        observed.damaged |= self.damaged;
+        observed.damaged |= self.damaged || (is_encoded && !observed.finished);
         observed
     }
 }

@@ -44,14 +44,18 @@ pub(crate) struct Flow {
     metered: Option<(Meter, Charge)>,
     lease: Option<Lease>,
     silence: Silence,
+    /// The end that the connection's close means for this body.
+    at_close: BodyEnd,
     has_ended: bool,
     /// Why it was broken off, until the client's connection is told.
     failure: Option<RelayError>,
 }
 
 impl Flow {
+    /// `framed` is whether the answer's head told how the end of its body is known.
     pub(crate) fn new(
         incoming: Incoming,
+        framed: bool,
         guard: LeakGuard,
         metered: Option<(Meter, Charge)>,
         lease: Lease,
@@ -63,6 +67,11 @@ impl Flow {
             metered,
             lease: Some(lease),
             silence: Silence::new(silence),
+            at_close: if framed {
+                BodyEnd::Complete
+            } else {
+                BodyEnd::Closed
+            },
             has_ended: false,
             failure: None,
         };
@@ -98,7 +107,7 @@ impl Flow {
                     return self.fail(cx, BodyEnd::Cut, RelayError::Upstream(error));
                 }
                 Poll::Ready(None) => {
-                    self.end(BodyEnd::Complete);
+                    self.end(self.at_close);
                     if let Some(rest) = self.guard.finish() {
                         return Poll::Ready(Some(Ok(rest)));
                     }

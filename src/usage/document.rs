@@ -268,7 +268,7 @@ impl Document {
         }
         let parsed = kept.and_then(|kept| read_lossless(&kept));
         let Some(value) = parsed else {
-            tally.damaged();
+            tally.unread();
             return;
         };
         match self.field {

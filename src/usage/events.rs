@@ -98,7 +98,7 @@ impl Events {
         };
         if pending.len().saturating_add(bytes.len()) > EVENT_BYTES {
             self.pending = None;
-            tally.damaged();
+            tally.unread();
         } else {
             pending.extend_from_slice(bytes);
         }
@@ -141,7 +141,7 @@ impl Events {
 /// Parses one event the long way.
 fn read_block(block: &[u8], tally: &mut Tally) {
     if line_count(block) > EVENT_LINES {
-        tally.damaged();
+        tally.unread();
         return;
     }
     let text = String::from_utf8_lossy(block);
@@ -153,7 +153,7 @@ fn read_block(block: &[u8], tally: &mut Tally) {
     };
     match read_lossless(event.data.as_bytes()) {
         Some(Value::Object(data)) => read_data(&event.event, data, tally),
-        _ => tally.damaged(),
+        _ => tally.unread(),
     }
 }
 

@@ -25,6 +25,9 @@ pub struct Admission {
     pub known_usage: Vec<String>,
     /// Most prompt tokens that the hold covers, where it does not cover the window.
     pub prompt_bound: Option<u64>,
+    /// The provider may sample more than once for it (server tools, compaction), so what an answer
+    /// shows of itself does not bound what it costs.
+    pub resampled: bool,
     /// `on_cap = "soft"`: the hold is an expected cost, so a charge above it is no failure.
     pub soft: bool,
 }
@@ -34,6 +37,9 @@ pub struct Admission {
 pub enum BodyEnd {
     /// The body is whole, by length or by its own framing.
     Complete,
+    /// The connection closed in order and nothing had told where the body ends: whole only if the
+    /// document says so itself.
+    Closed,
     /// The connection broke, or the framing was not finished.
     Cut,
     /// Nothing came for too long, or the drain after a client's departure ran out of time.
@@ -105,7 +111,8 @@ pub fn decide(
         return keep("no response came".to_owned());
     };
     if status >= 400 {
-        let complete = end == BodyEnd::Complete && observed.provider_error;
+        let whole = matches!(end, BodyEnd::Complete | BodyEnd::Closed);
+        let complete = whole && observed.provider_error;
         if complete && observed.usage.is_none() {
             return Verdict {
                 settlement: Settlement::Free,
@@ -152,7 +159,8 @@ fn reported<'a>(
         }
         Some(_) | None => return Err("the response has no usage".to_owned()),
     };
-    if observed.finished && observed.output_is_final {
+    let read_from_its_start = observed.started || !observed.damaged;
+    if observed.finished && observed.output_is_final && read_from_its_start {
         return Ok((Cow::Borrowed(usage), None));
     }
     if !observed.is_stream || !observed.started {
@@ -162,11 +170,20 @@ fn reported<'a>(
         (Some(kind), _, _) => format!("the stream ended with an error ({kind})"),
         (None, true, _) => "the stream never said how much output there was".to_owned(),
         (None, false, BodyEnd::Complete) => "the stream ended without its last event".to_owned(),
+        (None, false, BodyEnd::Closed) => {
+            return Err("the connection closed before the end of the stream".to_owned());
+        }
         (None, false, BodyEnd::TimedOut) => return Err("the stream fell silent".to_owned()),
         (None, false, BodyEnd::Cut | BodyEnd::NoResponse) => {
             return Err("the connection broke before the end of the stream".to_owned());
         }
     };
+    // An estimate rests on one sampling.
+    if admission.resampled {
+        return Err(format!(
+            "{why}, and the model may have been sampled more than once"
+        ));
+    }
     let mut usage = usage.clone();
     usage.top.output = interrupted_output(admission, observed, usage.top.output);
     Ok((Cow::Owned(usage), Some(why)))

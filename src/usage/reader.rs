@@ -131,6 +131,12 @@ impl Tally {
         self.observed.damaged = true;
     }
 
+    /// A part was passed over: what it counted is missing until a later count tells.
+    pub(super) fn unread(&mut self) {
+        self.damaged();
+        self.observed.output_is_final = false;
+    }
+
     pub(super) fn started(&mut self) {
         // A second beginning is odd; its counters merge like any other.
         if std::mem::replace(&mut self.observed.started, true) {
@@ -197,7 +203,7 @@ impl Tally {
             None | Some(Value::Null) => return,
             Some(Value::Object(usage)) => usage,
             Some(_) => {
-                self.damaged();
+                self.unread();
                 return;
             }
         };

@@ -42,6 +42,7 @@ fn proxied(bytes: &[u8], name: &str) -> Option<u64> {
         one_hour_asked: false,
         known_usage: Vec::new(),
         prompt_bound: None,
+        resampled: false,
         soft: false,
     };
     let status = if observed.provider_error { 429 } else { 200 };

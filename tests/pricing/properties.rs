@@ -275,6 +275,7 @@ proptest! {
             one_hour_asked: true,
             known_usage: Vec::new(),
             prompt_bound: Some(1_000),
+            resampled: false,
             soft: false,
         };
         let verdict = labproxy::usage::decide(

@@ -19,6 +19,7 @@ fn admission() -> Admission {
         one_hour_asked: false,
         known_usage: Vec::new(),
         prompt_bound: None,
+        resampled: false,
         soft: false,
     }
 }
@@ -167,6 +168,64 @@ fn an_early_end_of_a_stream_that_could_not_be_read_is_charged_at_most() {
     let max_tokens = admission().max_tokens;
     assert_eq!(judged(4), 1_000 * 4_000_000 + max_tokens * 20_000_000);
     assert_eq!(judged(usize::MAX), 1_000 * 4_000_000 + 500 * 20_000_000);
+}
+
+/// An event that cannot be read may hold the last count: the one before it is not final. A later count makes it whole again.
+#[test]
+fn t24_an_unread_event_after_the_last_count_is_charged_at_most() {
+    let count = |output: u64| {
+        format!("data: {{\"type\":\"message_delta\",\"usage\":{{\"output_tokens\":{output}}}}}\n\n")
+    };
+    let stop = "data: {\"type\":\"message_stop\"}\n\n";
+    let start = String::from_utf8(stream(&whole_events()[..1])).unwrap();
+    let broken = "data: {\"type\":\"message_delta\",\"usage\":{\"output_tokens\":500,}}\n\n";
+    let long = format!(
+        "data: {{\"type\":\"message_delta\",\"pad\":\"{}\",\"usage\":{{\"output_tokens\":500}}}}\n\n",
+        "x".repeat(1 << 20)
+    );
+    let lines = format!("{}{}", "data: \n".repeat(1_100), count(500));
+    for unread in [broken, &long, &lines] {
+        let body = format!("{start}{}{unread}{stop}", count(5));
+        let observed = read(BodyKind::EventStream, body.as_bytes());
+        let verdict = judge(&admission(), 200, BodyEnd::Complete, &observed);
+        assert_eq!(charged(&verdict), 1_000 * 4_000_000 + 4_096 * 20_000_000);
+        let body = format!("{start}{unread}{}{stop}", count(501));
+        let observed = read(BodyKind::EventStream, body.as_bytes());
+        let verdict = judge(&admission(), 200, BodyEnd::Complete, &observed);
+        assert_eq!(charged(&verdict), 1_000 * 4_000_000 + 501 * 20_000_000);
+    }
+}
+
+/// A stream that breaks off between two samplings shows the input of the first and no fee at all,
+/// so it bounds nothing.
+#[test]
+fn a_broken_stream_that_may_have_sampled_twice_keeps_the_hold() {
+    let mut events = whole_events();
+    events.truncate(4);
+    let searching = Admission {
+        resampled: true,
+        ..admission()
+    };
+    for error in [false, true] {
+        let mut events = events.clone();
+        if error {
+            events.push(json!({"type": "error", "error": {"type": "api_error", "message": "x"}}));
+        }
+        let observed = observe(&events);
+        assert!(is_kept(&judge(
+            &searching,
+            200,
+            BodyEnd::Complete,
+            &observed
+        )));
+    }
+    let whole = judge(
+        &searching,
+        200,
+        BodyEnd::Complete,
+        &observe(&whole_events()),
+    );
+    assert_eq!(charged(&whole), 1_000 * 4_000_000 + 500 * 20_000_000);
 }
 
 #[test]

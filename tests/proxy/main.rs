@@ -17,6 +17,7 @@ mod cap;
 mod clients;
 mod connections;
 mod floods;
+mod framing;
 mod memory;
 mod order;
 mod outcomes;

@@ -86,6 +86,7 @@ pub(super) fn run(args: &QuoteArgs, ctx: &Context, out: &mut Output) -> Result<E
         one_hour_asked: args.one_hour,
         known_usage: config.gate.known_usage.value.clone(),
         prompt_bound: None,
+        resampled: false,
         soft: false,
     };
     let status = if observed.provider_error { 400 } else { 200 };
