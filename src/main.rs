@@ -64,5 +64,8 @@ fn answer(error: &clap::Error, job: Job, out: &mut Output) -> Result<Exit, Failu
     let text = text.to_string();
     let lines = text.lines().map(|line| format!("{}\n", escape_line(line)));
     report::tell(&lines.collect::<String>());
+    if let Some(tip) = cli::tip(error) {
+        report::tell(&format!("\n  tip: {tip}\n"));
+    }
     Ok(Failure::usage("").exit(job))
 }

@@ -14,6 +14,11 @@ use crate::table::{Style, Table};
 /// cannot be taken for the program's own.
 const LABPROXY_FAILED: u8 = 125;
 
+/// A number with its noun, as in `1 request`, `2 requests`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// What sort of failure it is; decides the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {

@@ -13,7 +13,7 @@ use crate::id::SessionId;
 use crate::ledger::{self, Entry, LedgerError, Reader, Verified};
 use crate::money::PicoUsd;
 use crate::receipt::{self, Receipt};
-use crate::report::{Exit, Failure, Output};
+use crate::report::{Exit, Failure, Output, counted};
 use crate::session::inside;
 use crate::table::{Column, Table};
 
@@ -263,14 +263,14 @@ fn verify(
             out.line(&format!("and {} more", verified.problems_beyond_listed))?;
         }
         out.line(&format!(
-            "{}: {} entries of {} sessions, {} charged, {} held",
+            "{}: {} of {}, {} charged, {} held",
             if problems.is_empty() {
                 "sound"
             } else {
                 "NOT SOUND"
             },
-            verified.head.seq,
-            verified.sessions,
+            counted(verified.head.seq, "entry", "entries"),
+            counted(verified.sessions, "session", "sessions"),
             verified.charged,
             verified.held,
         ))?;

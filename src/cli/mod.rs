@@ -17,9 +17,10 @@ pub use words::job_of;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
-use crate::escape::escape;
+use crate::escape::{escape, escape_line};
 use crate::report::{self, Exit, Failure, Output};
 use crate::session::agent::{EXEC_COMMAND, PROGRAM_AT, become_agent};
 use crate::session::detach::{self, DETACHED_COMMAND};
@@ -131,6 +132,18 @@ pub enum Command {
     /// Run a session that another process hands over on stdin
     #[command(name = DETACHED_COMMAND, hide = true)]
     Detached,
+}
+
+/// What to do about a wrong command line where clap does not know it: an agent without `--`.
+pub fn tip(error: &clap::Error) -> Option<String> {
+    let of = |kind| error.get(kind).map(ToString::to_string);
+    let argument = of(ContextKind::InvalidArg)?;
+    let takes_agent = of(ContextKind::Usage)?.contains("[-- <AGENT>...]");
+    let is_agent = error.kind() == ErrorKind::UnknownArgument && !argument.starts_with('-');
+    (takes_agent && is_agent).then(|| {
+        let argument = escape_line(&argument);
+        format!("the agent and its arguments stand after '--', as in '-- {argument}'")
+    })
 }
 
 /// Does what the command line asks.

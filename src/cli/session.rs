@@ -50,6 +50,7 @@ pub enum SessionCommand {
         /// The session, or the beginning of its name.
         id: String,
         /// By how many dollars, such as 2 or 0.50.
+        #[arg(allow_negative_numbers = true)]
         usd: PicoUsd,
     },
     /// Go on with a session that has ended: same cap and account, everything else new
@@ -92,7 +93,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct StartArgs {
     /// Most that the session may spend, in dollars.
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     cap: Option<String>,
     #[command(flatten)]
     run: RunArgs,

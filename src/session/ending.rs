@@ -17,7 +17,7 @@ use super::start::Plan;
 use super::{books, receipt};
 use crate::ledger::Entry;
 use crate::proxy::Counters;
-use crate::report::{self, Failure};
+use crate::report::{self, Failure, counted};
 use crate::table::Style;
 use crate::usage::{CREDENTIAL_REFUSED, CloseReason};
 
@@ -218,28 +218,24 @@ fn tell_notes(notes: &Notes) {
         ));
     }
     if notes.leftovers > 0 {
-        tell(&format!(
-            "{} process(es) that the agent left running were ended",
-            notes.leftovers
-        ));
+        let count = u64::try_from(notes.leftovers).unwrap_or(u64::MAX);
+        let ended = counted(count, "process", "processes");
+        tell(&format!("ended {ended} that the agent left running"));
     }
     if notes.refused_callers > 0 {
-        tell(&format!(
-            "{} control call(s) from inside the session were refused",
-            notes.refused_callers
-        ));
+        let refused = counted(notes.refused_callers, "control call", "control calls");
+        tell(&format!("refused {refused} from inside the session"));
     }
     if notes.counters.credential_refused > 0 {
+        let times = counted(notes.counters.credential_refused, "time", "times");
         tell(&format!(
-            "{CREDENTIAL_REFUSED} {} time(s): check it, and that it belongs to \
-             this upstream",
-            notes.counters.credential_refused
+            "{CREDENTIAL_REFUSED} {times}: check it, and that it belongs to this upstream"
         ));
     }
     if notes.counters.unauthenticated > 0 {
+        let refused = counted(notes.counters.unauthenticated, "call", "calls");
         tell(&format!(
-            "{} call(s) without this session's placeholder were refused",
-            notes.counters.unauthenticated
+            "refused {refused} without this session's placeholder"
         ));
     }
     if notes.had_agent && notes.counters.messages == 0 {

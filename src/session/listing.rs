@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub struct Listed {
     /// Held by requests in flight, or by ones whose owner died.
     pub held_pico_usd: u64,
     /// When it began.
-    pub started_at: String,
+    pub started_at: Timestamp,
     /// The agent's argv\[0\].
     pub agent: Option<String>,
     /// The owner's pid, while it runs.
@@ -75,7 +76,7 @@ pub fn list(paths: &Paths) -> Result<Vec<Listed>, Failure> {
             cap_pico_usd: receipt.cap_pico_usd.pico(),
             spent_pico_usd: receipt.spent_pico_usd.pico(),
             held_pico_usd: receipt.held_pico_usd.pico(),
-            started_at: receipt.started_at.to_string(),
+            started_at: receipt.started_at,
             agent: receipt.agent.argv0,
             pid,
         });
@@ -144,7 +145,7 @@ pub fn table(listed: &[Listed]) -> Table {
             usd(one.cap_pico_usd),
             usd(one.spent_pico_usd),
             usd(one.held_pico_usd),
-            one.started_at.clone(),
+            format!("{:.0}", one.started_at),
             one.agent.clone().unwrap_or_default(),
         ]);
     }
@@ -183,4 +184,29 @@ pub(super) fn ask_now(
         .build()
         .map_err(ControlError::Unreachable)?;
     runtime.block_on(ask(&socket, call))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Style;
+
+    /// Nobody reads nanoseconds in a table; the JSON keeps them, as the receipt does.
+    #[test]
+    fn the_table_tells_whole_seconds() {
+        let one = Listed {
+            session: "ses_a".to_owned(),
+            state: "ended".to_owned(),
+            cap_pico_usd: 0,
+            spent_pico_usd: 0,
+            held_pico_usd: 0,
+            started_at: "2026-11-30T00:03:18.025177469Z".parse().unwrap(),
+            agent: None,
+            pid: None,
+        };
+        let json = serde_json::to_value(&one).unwrap();
+        assert_eq!(json["started_at"], "2026-11-30T00:03:18.025177469Z");
+        let text = table(&[one]).render(Style::Plain);
+        assert!(text.contains("  2026-11-30T00:03:18Z\n"), "{text}");
+    }
 }

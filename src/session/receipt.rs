@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::money::PicoUsd;
 use crate::receipt::{Outcome, Receipt, RequestLine};
+use crate::report::counted;
 use crate::table::{Column, Style, Table};
 use crate::usage::CREDENTIAL_REFUSED;
 
@@ -107,7 +108,7 @@ fn requests_line(receipt: &Receipt) -> String {
     };
     let beyond = receipt.refusals_beyond_listed;
     let all = u64::try_from(receipt.requests.len()).unwrap_or(u64::MAX);
-    let mut parts = vec![format!("{} requests", all.saturating_add(beyond))];
+    let mut parts = vec![counted(all.saturating_add(beyond), "request", "requests")];
     for (number, words) in [
         (
             count(Some(Outcome::Refused)).saturating_add(beyond),
@@ -120,7 +121,14 @@ fn requests_line(receipt: &Receipt) -> String {
         ),
         (count(Some(Outcome::Free)), "free"),
         (count(None), "in flight"),
-        (receipt.free_requests, "other calls that cost nothing"),
+        (
+            receipt.free_requests,
+            if receipt.free_requests == 1 {
+                "other call that cost nothing"
+            } else {
+                "other calls that cost nothing"
+            },
+        ),
     ] {
         if number > 0 {
             parts.push(format!("{number} {words}"));

@@ -23,6 +23,9 @@ fn a_wrong_command_line_is_2_and_says_what_was_meant() {
             "the following required arguments were not provided",
         ),
         ("completions basch", "a similar value exists: 'bash'"),
+        ("session start --cap 2 claude", "stand after '--'"),
+        ("session start --cap -1", "'-1' is not an amount in dollars"),
+        ("session topup ses_a -1", "'-1' is not an amount in dollars"),
         ("man sesion", "did you mean 'session'?"),
         ("", "Usage: labproxy"),
     ] {

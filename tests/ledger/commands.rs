@@ -139,7 +139,7 @@ async fn t26_verify_tells_by_its_status() {
         (code, text.as_str()),
         (
             0,
-            "sound: 4 entries of 1 sessions, $0.000000000077 charged, $0.00 held\n"
+            "sound: 4 entries of 1 session, $0.000000000077 charged, $0.00 held\n"
         )
     );
     let path = home.path().join("state/labproxy/ledger.sqlite3");
