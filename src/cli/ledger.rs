@@ -14,7 +14,7 @@ use crate::ledger::{self, Entry, LedgerError, Reader, Verified};
 use crate::money::PicoUsd;
 use crate::receipt::{self, Receipt};
 use crate::report::{Exit, Failure, Output, counted};
-use crate::session::inside;
+use crate::session::{inside, lookup};
 use crate::table::{Column, Table};
 
 const VERIFY_HELP: &str = "\
@@ -206,29 +206,13 @@ fn show(path: &Path, id: &str, as_json: bool, out: &mut Output) -> Result<Exit, 
     Ok(Exit::SUCCESS)
 }
 
-/// The session of that name, or the only one whose name begins so.
+/// The session of the ledger that `id` names, or begins.
 fn find(reader: &Reader, id: &str) -> Result<SessionId, Failure> {
-    let full = if id.starts_with("ses_") {
-        id.to_owned()
-    } else {
-        format!("ses_{id}")
-    };
     let sessions = reader
         .sessions()
         .map_err(|error| unreadable(reader.path(), &error))?;
-    let mut found = sessions
-        .into_iter()
-        .map(|row| row.session)
-        .filter(|session| session.as_str().starts_with(&full));
-    match (found.next(), found.next()) {
-        (Some(session), None) if full.len() > "ses_".len() => Ok(session),
-        (Some(_), _) => Err(
-            Failure::usage(format!("several sessions begin with '{id}'"))
-                .hint("'labproxy ledger list' shows them"),
-        ),
-        (None, _) => Err(Failure::usage(format!("the ledger has no session '{id}'"))
-            .hint("'labproxy ledger list' shows them")),
-    }
+    let known = sessions.into_iter().map(|row| row.session).collect();
+    lookup::choose(id, &known, "labproxy ledger list")
 }
 
 fn verify(

@@ -20,10 +20,18 @@ pub fn find(text: &str, paths: &Paths) -> Result<SessionId, Failure> {
         .iter()
         .filter_map(|path| path.file_name()?.to_str()?.parse().ok())
         .collect();
-    choose(text, &known)
+    choose(text, &known, "labproxy session list")
 }
 
-fn choose(text: &str, known: &BTreeSet<SessionId>) -> Result<SessionId, Failure> {
+/// The one of `known` that `text` names; `listing` is the command that shows them.
+///
+/// # Errors
+/// When none or several have it; names the nearest.
+pub fn choose(
+    text: &str,
+    known: &BTreeSet<SessionId>,
+    listing: &str,
+) -> Result<SessionId, Failure> {
     let full = if text.starts_with("ses_") {
         text.to_owned()
     } else {
@@ -43,7 +51,7 @@ fn choose(text: &str, known: &BTreeSet<SessionId>) -> Result<SessionId, Failure>
             let failure = Failure::usage(format!("there is no session '{text}'"));
             Err(match nearest(&full, known) {
                 Some(id) => failure.hint(format!("did you mean {id}?")),
-                None => failure.hint("'labproxy session list' shows them"),
+                None => failure.hint(format!("'{listing}' shows them")),
             })
         }
     }
@@ -80,15 +88,21 @@ mod tests {
                 .unwrap()
         };
         let known: BTreeSet<_> = [id("bcd"), id("bce"), id("xyz")].into();
-        assert_eq!(choose("x", &known).unwrap(), id("xyz"));
-        assert_eq!(choose("ses_bcd", &known).unwrap(), id("bcd"));
-        let several = choose("bc", &known).unwrap_err();
+        assert_eq!(
+            choose("x", &known, "labproxy session list").unwrap(),
+            id("xyz")
+        );
+        assert_eq!(
+            choose("ses_bcd", &known, "labproxy session list").unwrap(),
+            id("bcd")
+        );
+        let several = choose("bc", &known, "labproxy session list").unwrap_err();
         assert_eq!(several.problems().len(), 2);
-        assert!(choose("", &known).is_err());
-        assert!(choose("ses_", &known).is_err());
-        let mistyped = choose("xyq", &known).unwrap_err();
+        assert!(choose("", &known, "labproxy session list").is_err());
+        assert!(choose("ses_", &known, "labproxy session list").is_err());
+        let mistyped = choose("xyq", &known, "labproxy session list").unwrap_err();
         assert_eq!(mistyped.hints(), [format!("did you mean {}?", id("xyz"))]);
-        let nothing = choose("222", &known).unwrap_err();
+        let nothing = choose("222", &known, "labproxy session list").unwrap_err();
         assert!(nothing.hints()[0].contains("session list"));
     }
 }

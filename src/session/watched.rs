@@ -73,7 +73,7 @@ mod tests {
         assert!(watched.changed().is_empty());
         std::fs::remove_file(&path).unwrap();
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        assert_eq!(watched.changed(), [path.clone()]);
+        assert_eq!(watched.changed(), std::slice::from_ref(&path));
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert_eq!(watched.changed(), [path]);
