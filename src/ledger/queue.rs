@@ -250,8 +250,8 @@ mod tests {
 
     fn state(taken: usize, waited_for: usize, closing: bool) -> State {
         State {
-            taken,
             waited_for,
+            taken,
             closing,
             ..State::default()
         }
