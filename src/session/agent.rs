@@ -291,14 +291,18 @@ impl Agent {
     }
 }
 
-/// The trampoline's command line: our own file, even when it was replaced on disk meanwhile.
-fn trampoline(command: &AgentCommand, core: Option<u64>) -> Command {
-    let own = if cfg!(target_os = "linux") {
+/// Our own file, even when it was replaced on disk meanwhile.
+pub(super) fn own_program() -> PathBuf {
+    if cfg!(target_os = "linux") {
         PathBuf::from("/proc/self/exe")
     } else {
         env::current_exe().unwrap_or_else(|_| PathBuf::from("labproxy"))
-    };
-    let mut child = Command::new(own);
+    }
+}
+
+/// The trampoline's command line.
+fn trampoline(command: &AgentCommand, core: Option<u64>) -> Command {
+    let mut child = Command::new(own_program());
     child
         .arg0("labproxy")
         .arg(EXEC_COMMAND)

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use base64::Engine as _;
@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::agent::AgentStdio;
+use super::agent::{AgentStdio, own_program};
 use super::environment::{contains, passes};
 use super::launch::{Audience, private_file};
 use super::live::Live;
@@ -142,14 +142,6 @@ pub fn start(
         let failure = Failure::failed("the detached session ended before it was ready");
         said.lines().fold(failure, Failure::problem)
     })
-}
-
-fn own_program() -> PathBuf {
-    if cfg!(target_os = "linux") {
-        PathBuf::from("/proc/self/exe")
-    } else {
-        std::env::current_exe().unwrap_or_else(|_| PathBuf::from("labproxy"))
-    }
 }
 
 /// The first thing the detached process does: leaves the terminal and reads what it is told.

@@ -243,10 +243,7 @@ pub fn passes(name: &OsStr, pass_env: &[String]) -> bool {
 
 /// Whether `needle` stands somewhere in `haystack`.
 pub(super) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    !needle.is_empty()
-        && haystack
-            .windows(needle.len())
-            .any(|window| window == needle)
+    !needle.is_empty() && memchr::memmem::find(haystack, needle).is_some()
 }
 
 #[cfg(test)]
