@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::Context;
 use crate::escape::escape_line;
-use crate::id::SessionId;
+use crate::id::{RequestId, SessionId};
 use crate::ledger::{self, Entry, LedgerError, Reader, Verified};
 use crate::money::PicoUsd;
 use crate::receipt::{self, Receipt};
 use crate::report::{Exit, Failure, Output, counted};
-use crate::session::{inside, lookup};
+use crate::session::{books, changes, inside, lookup};
 use crate::table::{Column, Table};
 
 const VERIFY_HELP: &str = "\
@@ -23,6 +23,14 @@ high-water file. Exits with 1 when anything is wrong, and names it.
 
 --accept-head is for an operator who put an older ledger back knowingly, or lost
 the high-water file: when the ledger is sound in itself, it is gone on with.";
+
+const CORRECT_HELP: &str = "\
+When an answer was lost, the whole hold is charged, since nobody knows what the
+provider did. If its console tells, this adds an entry that says so; none is ever
+changed. The session must not be running. The day's sum never goes down.
+
+Example:
+  labproxy ledger correct ses_k3 req_abcdefghijklmnopqrstuvwxyz 0.0125 --reason \"console, 2 Dec\"";
 
 /// What `labproxy ledger` can do.
 #[derive(Debug, Subcommand)]
@@ -46,6 +54,19 @@ pub enum LedgerCommand {
         /// One JSON object in each line, or a table for spreadsheets
         #[arg(long, value_enum, default_value_t = Format::Jsonl)]
         format: Format,
+    },
+    /// Charge a request whose whole hold was kept with what it did cost
+    #[command(after_help = CORRECT_HELP)]
+    Correct {
+        /// The session, or the beginning of its name
+        id: String,
+        /// The request, as in 'labproxy ledger show'
+        request: RequestId,
+        /// What it did cost, in dollars
+        usd: PicoUsd,
+        /// How that is known; it stands in the ledger and in the receipt
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
     },
     /// Check that no entry is missing, changed or forged
     #[command(after_help = VERIFY_HELP)]
@@ -82,6 +103,23 @@ pub fn run(command: LedgerCommand, ctx: &Context, out: &mut Output) -> Result<Ex
         LedgerCommand::List { json } => list(&path, json, out),
         LedgerCommand::Show { id, json } => show(&path, &id, json, out),
         LedgerCommand::Export { format } => export::export(&open(&path)?, format, out),
+        LedgerCommand::Correct {
+            id,
+            request,
+            usd,
+            reason,
+        } => {
+            inside::refuse_from_inside(&paths)?;
+            if reason.trim().is_empty() {
+                return Err(Failure::usage("a correction needs a reason"));
+            }
+            let session = find(&open(&path)?, &id)?;
+            let ledger = || books::open(&paths, &ctx.config()?, ctx.clock());
+            let line = format!("{request} is charged {usd}");
+            changes::correct(&session, (request, usd, &reason), &paths, &ledger)?;
+            out.line(&line)?;
+            Ok(Exit::SUCCESS)
+        }
         LedgerCommand::Verify {
             receipt,
             accept_head,

@@ -9,7 +9,7 @@ use super::slot::{Slot, make_private, opened_entry};
 use super::start::Plan;
 use crate::clock::SharedClock;
 use crate::config::{Config, Paths};
-use crate::id::SessionId;
+use crate::id::{RequestId, SessionId};
 use crate::ledger::{Entry, Ledger, LedgerError, LedgerOptions, Reader, Recorded};
 use crate::money::PicoUsd;
 use crate::receipt::Receipt;
@@ -113,6 +113,21 @@ pub async fn opened(
 pub fn append_now(ledger: &Ledger, session: &SessionId, entry: Entry) -> Result<(), Failure> {
     wait(ledger.append(session, vec![entry]))?
         .map_err(|error| Failure::because("the ledger does not take the entry", &*error))
+}
+
+/// Charges a request whose whole hold was kept with `charged` instead, from outside any runtime.
+///
+/// # Errors
+/// When the hold was not kept, or the ledger does not take the entry.
+pub fn correct(
+    ledger: &Ledger,
+    session: &SessionId,
+    request: RequestId,
+    charged: PicoUsd,
+    reason: &str,
+) -> Result<(), Failure> {
+    wait(ledger.correct(session, request, charged, reason))?
+        .map_err(|error| Failure::because("the charge is not corrected", &*error))
 }
 
 /// Every entry of a session, in order.

@@ -14,7 +14,7 @@ use super::owner::{OwnerError, OwnerLock, OwnerRecord, Ownership, ownership};
 use super::processes::ProcessStamp;
 use super::slot::sockets_of;
 use crate::config::Paths;
-use crate::id::SessionId;
+use crate::id::{RequestId, SessionId};
 use crate::ledger::{Entry, Ledger};
 use crate::money::PicoUsd;
 use crate::report::Failure;
@@ -242,4 +242,24 @@ pub fn discard(session: &SessionId, paths: &Paths, ledger: &OpenLedger<'_>) -> R
     fs::remove_dir_all(&directory).map_err(|error| {
         Failure::because(format!("{} cannot be removed", directory.display()), &error)
     })
+}
+
+/// Corrects what a kept hold is charged. A running session counts its own charges, so it has to end
+/// first; one that was discarded has no owner.
+///
+/// # Errors
+/// When somebody owns the session, the hold was not kept, or the ledger does not take it.
+pub fn correct(
+    session: &SessionId,
+    correction: (RequestId, PicoUsd, &str),
+    paths: &Paths,
+    ledger: &OpenLedger<'_>,
+) -> Result<(), Failure> {
+    let _lock = if paths.session(session).exists() {
+        Some(take_lock(session, paths)?)
+    } else {
+        None
+    };
+    let (request, charged, reason) = correction;
+    books::correct(&ledger()?, session, request, charged, reason)
 }

@@ -23,6 +23,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("-", "ledger list"),
     ("-", "ledger show SESSION"),
     ("-", "ledger export"),
+    (
+        "-",
+        "ledger correct SESSION req_aaaaaaaaaaaaaaaaaaaaaaaaaa 1 --reason x",
+    ),
     ("-", "ledger verify"),
     ("-", "ledger verify --accept-head"),
     ("2", "session start"),

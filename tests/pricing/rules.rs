@@ -282,6 +282,17 @@ fn p04_every_fast_price_is_twice_the_standard_one() {
     }
 }
 
+/// Priority is capacity that was paid in advance; its answers are charged at the list price, the
+/// upper side.
+#[test]
+fn p05_a_priority_answer_costs_the_list_price() {
+    let usage =
+        |tier: &str| json!({"input_tokens": 1_000, "output_tokens": 10, "service_tier": tier});
+    let list = 1_000 * 5_000_000 + 10 * 25_000_000;
+    assert_eq!(cost("claude-opus-4-8", &usage("priority")), list);
+    assert_eq!(cost("claude-opus-4-8", &usage("standard")), list);
+}
+
 #[test]
 fn p07_geography_of_message_start_survives_the_last_delta() {
     let start = json!({"input_tokens": 1_000_000, "output_tokens": 0, "inference_geo": "us"});

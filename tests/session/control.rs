@@ -70,7 +70,7 @@ fn sockets_and_directories_are_private() {
 }
 
 /// From inside a session no session is topped up, stopped, resumed, discarded or started, no
-/// configuration is trusted and no head of the ledger accepted, not even by an orphan that left its
+/// configuration is trusted, no head of the ledger accepted and no charge corrected, not even by an orphan that left its
 /// parents; the cap stays, and the end tells of the attempts (threat 20, X11).
 #[test]
 fn t20_x11_a_session_is_not_controlled_from_inside() {
@@ -81,7 +81,8 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
         "id=$(ls $XDG_STATE_HOME/labproxy/sessions); \
          for c in \"session topup $id 5\" \"session stop $id\" \"session resume $id\" \
            \"session discard $id\" \"session start --cap 9\" \"config trust labproxy.toml\" \
-           \"ledger verify --accept-head\"; do \
+           \"ledger verify --accept-head\" \
+           \"ledger correct $id req_aaaaaaaaaaaaaaaaaaaaaaaaaa 0 --reason none\"; do \
            {program} $c >/dev/null 2>>refused; echo $?; done; \
          s=$XDG_RUNTIME_DIR/labproxy/$id/control.sock; \
          curl -s --unix-socket $s -X POST -d '{{\"pico_usd\":5}}' http://localhost/v1/topup -w '%{{http_code}}\\n'; \
@@ -92,14 +93,14 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
     let done = rig.run(&[], &["sh", "-c", &script]);
     assert_eq!(done.code, Some(0), "{done:?}");
     let lines: Vec<&str> = done.stdout.lines().collect();
-    for status in &lines[..7] {
+    for status in &lines[..8] {
         assert_eq!(*status, "2", "{done:?}");
     }
     assert!(done.stdout.matches("403").count() == 2, "{done:?}");
     let refused = std::fs::read_to_string(rig.path("work/refused")).unwrap();
     assert_eq!(
         refused.matches("runs inside session").count(),
-        7,
+        8,
         "{refused}"
     );
     assert!(

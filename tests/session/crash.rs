@@ -76,3 +76,48 @@ fn t39_the_thread_that_starts_children_stays() {
     running.say("go");
     assert_eq!(running.finish().code, Some(0));
 }
+
+/// What a killed labproxy left is charged whole, and only an operator's entry with a reason changes
+/// that: not for a running session, not for a request that was settled, not without a reason
+/// (threat 12).
+#[test]
+fn t12_only_an_operator_corrects_a_kept_hold() {
+    let rig = Rig::new();
+    let script = "$CALL hello; echo; $CALL '[[scenario: late 600000]]'";
+    let running = Running::of(&mut rig.start(&[], &["sh", "-c", script]));
+    assert_eq!(running.line(), "200");
+    eventually("the request", || (rig.arrived() == 2).then_some(()));
+    let session = rig.session();
+    let requests = rig.show(&session)["requests"].clone();
+    let name = |number: usize| requests[number]["id"].as_str().unwrap().to_owned();
+    let correct = |number: usize, reason: &str| {
+        let request = name(number);
+        rig.labproxy(&[
+            "ledger", "correct", &session, &request, "0.0125", "--reason", reason,
+        ])
+    };
+    let early = correct(1, "too early");
+    assert_eq!(early.code, Some(1), "{early:?}");
+    assert!(
+        early.stderr.contains(&running.pid().to_string()),
+        "{early:?}"
+    );
+    running.signal("KILL");
+    assert_eq!(running.finish().code, None);
+    assert_eq!(rig.run(&[], &["true"]).code, Some(0));
+    let settled = rig.show(&session)["requests"][0]["charged_pico_usd"]
+        .as_u64()
+        .unwrap();
+    assert_eq!(correct(0, "settled").code, Some(1));
+    assert_eq!(correct(1, " ").code, Some(2));
+    let done = correct(1, "the console says so");
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let shown = rig.show(&session);
+    assert_eq!(shown["requests"][1]["charged_pico_usd"], 12_500_000_000_u64);
+    assert_eq!(
+        shown["requests"][1]["reason"],
+        "corrected: the console says so"
+    );
+    assert_eq!(shown["spent_pico_usd"], settled + 12_500_000_000);
+    assert_eq!(rig.labproxy(&["ledger", "verify"]).code, Some(0));
+}
