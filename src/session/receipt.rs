@@ -80,7 +80,8 @@ pub fn text(receipt: &Receipt, style: Style) -> String {
     text.push_str(&line(&money_line(receipt)));
     let refused = credential_refused(receipt);
     if refused > 0 {
-        text.push_str(&line(&format!("{CREDENTIAL_REFUSED} {refused} time(s)")));
+        let times = counted(refused, "time", "times");
+        text.push_str(&line(&format!("{CREDENTIAL_REFUSED} {times}")));
     }
     if let Some(why) = &receipt.unused_because {
         text.push_str(&line(&format!("unused because: {why}")));
@@ -160,9 +161,9 @@ fn money_line(receipt: &Receipt) -> String {
 }
 
 /// How many requests the provider answered with a 401.
-fn credential_refused(receipt: &Receipt) -> usize {
+fn credential_refused(receipt: &Receipt) -> u64 {
     let refused = |request: &&RequestLine| request.reason.as_deref() == Some(CREDENTIAL_REFUSED);
-    receipt.requests.iter().filter(refused).count()
+    u64::try_from(receipt.requests.iter().filter(refused).count()).unwrap_or(u64::MAX)
 }
 
 fn last_refusal(receipt: &Receipt) -> Option<&str> {

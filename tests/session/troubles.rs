@@ -112,7 +112,7 @@ fn an_upstream_401_is_the_providers_own_and_the_receipt_says_whose_key_it_was() 
     let sentence = "the provider refused the real credential";
     assert_eq!(request["reason"], sentence);
     assert_eq!(receipt["spent_pico_usd"], 0);
-    let line = format!("{sentence} 1 time(s)");
+    let line = format!("{sentence} 1 time");
     assert!(done.stderr.contains(&line), "{done:?}");
     let shown = rig.labproxy(&["session", "show", receipt["session"].as_str().unwrap()]);
     assert!(shown.stdout.contains(&line), "{shown:?}");
