@@ -201,7 +201,11 @@ async fn ask(proxy: &Arc<Proxy>, mut headers: HeaderMap, body: Bytes) -> Option<
         .to_bytes();
     lease.give_back();
     let answer: serde_json::Value = serde_json::from_slice(&text).ok()?;
-    answer.get("input_tokens")?.as_u64()
+    // Every prompt has tokens: none is a count that failed.
+    answer
+        .get("input_tokens")?
+        .as_u64()
+        .filter(|count| *count > 0)
 }
 
 #[cfg(test)]

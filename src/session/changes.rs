@@ -207,7 +207,7 @@ pub fn top_up(
     ledger: &OpenLedger<'_>,
 ) -> Result<PicoUsd, Failure> {
     if amount == PicoUsd::ZERO {
-        return Err(Failure::usage("a top-up of nothing"));
+        return Err(Failure::usage("a top-up of nothing").hint("give dollars, such as 2 or 0.50"));
     }
     let call = Call::TopUp {
         pico_usd: amount.pico(),
@@ -222,6 +222,8 @@ pub fn top_up(
     }
     let _lock = take_lock(session, paths)?;
     let ledger = ledger()?;
+    // What was in flight when the owner died is spent, and is no longer told as held.
+    books::keep(&ledger, session)?;
     let receipt = books::receipt(&paths.ledger(), session)?;
     let cap = receipt
         .cap_pico_usd

@@ -297,6 +297,12 @@ impl Live {
             });
         }
         let amount = PicoUsd::from_pico(pico_usd);
+        if self.account.balance().cap.checked_add(amount).is_none() {
+            return Err(Refusal {
+                status: StatusCode::BAD_REQUEST,
+                message: "the cap would be more than can be counted".to_owned(),
+            });
+        }
         self.account.top_up(amount).await.map_err(|error| Refusal {
             status: StatusCode::SERVICE_UNAVAILABLE,
             message: format!("the ledger does not take the top-up: {error}"),
