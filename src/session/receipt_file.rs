@@ -4,15 +4,18 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
 use crate::report::Failure;
 
 /// A place that was found writable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct ReceiptFile {
     path: PathBuf,
-    /// It was a device or a pipe at the check: it is written to, not replaced. What takes its place
-    /// afterwards is not trusted to be one.
-    in_place: bool,
+    /// A device or a pipe, open since the check: it is written to, not replaced, its reader sees no
+    /// early end, and what takes its place afterwards is not trusted.
+    in_place: Option<fs::File>,
 }
 
 impl ReceiptFile {
@@ -36,9 +39,10 @@ impl ReceiptFile {
                     .map_err(|error| refused(path, &error))?;
             }
             Ok(_) => {
+                let open = in_place(&absolute).map_err(|error| refused(path, &error))?;
                 return Ok(Self {
                     path: absolute,
-                    in_place: true,
+                    in_place: Some(open),
                 });
             }
             Err(_) => {}
@@ -46,7 +50,7 @@ impl ReceiptFile {
         beside(&absolute).map_err(|error| refused(path, &error))?;
         Ok(Self {
             path: absolute,
-            in_place: false,
+            in_place: None,
         })
     }
 
@@ -64,11 +68,8 @@ impl ReceiptFile {
     }
 
     fn replace(&self, text: &[u8]) -> std::io::Result<()> {
-        if self.in_place {
-            return fs::OpenOptions::new()
-                .write(true)
-                .open(&self.path)?
-                .write_all(text);
+        if let Some(mut open) = self.in_place.as_ref() {
+            return open.write_all(text);
         }
         let mut file = beside(&self.path)?;
         file.write_all(text)?;
@@ -76,6 +77,21 @@ impl ReceiptFile {
         file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
     }
+}
+
+/// Opens a device or pipe; a pipe that nobody reads is an error, not something to wait for.
+fn in_place(path: &Path) -> std::io::Result<fs::File> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| {
+        if errno == Errno::NXIO {
+            std::io::Error::other("nobody reads that pipe; start its reader first")
+        } else {
+            errno.into()
+        }
+    })?;
+    // Only the opening must not wait: a receipt may be longer than a pipe is.
+    rustix::fs::fcntl_setfl(&file, OFlags::WRONLY)?;
+    Ok(file.into())
 }
 
 /// A new private file in the same directory, removed unless it is renamed.
@@ -111,6 +127,23 @@ mod tests {
         file.write(b"two").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    /// A pipe without a reader is refused before the start; with one it is written to.
+    #[test]
+    fn a_pipe_needs_its_reader() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let refused = ReceiptFile::check(&path).unwrap_err();
+        assert!(refused.message().contains("start its reader first"));
+        let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty());
+        let reader = fs::File::from(reader.unwrap());
+        let receipt = ReceiptFile::check(&path).unwrap();
+        receipt.write(b"text").unwrap();
+        drop(receipt);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "text");
     }
 
     /// A pipe that an agent made in place of the receipt is replaced: nobody waits for its reader.
