@@ -156,7 +156,7 @@ mod tests {
             rustix::fs::CWD,
             &path,
             rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            Mode::RUSR | Mode::WUSR,
             0,
         )
         .unwrap();
