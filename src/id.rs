@@ -1,6 +1,7 @@
 //! Names of sessions and requests: 128 random bits in an alphabet that is safe in a path, a socket
 //! name, a container name and a log line.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
@@ -19,13 +20,50 @@ pub struct ParseIdError {
     prefix: &'static str,
 }
 
+/// Names whose random bytes one system call fetches: a name is needed for every request.
+const NAMES_AT_ONCE: usize = 32;
+
+/// Random bytes that no name has used yet; each is given out once.
+struct Pool {
+    bytes: [u8; NAMES_AT_ONCE * RANDOM_CHARACTERS],
+    used: usize,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = const {
+        RefCell::new(Pool {
+            bytes: [0; NAMES_AT_ONCE * RANDOM_CHARACTERS],
+            used: NAMES_AT_ONCE * RANDOM_CHARACTERS,
+        })
+    };
+}
+
+impl Pool {
+    fn take(&mut self) -> Result<[u8; RANDOM_CHARACTERS], getrandom::Error> {
+        if let Some(random) = self.unused() {
+            return Ok(random);
+        }
+        getrandom::fill(&mut self.bytes)?;
+        self.used = 0;
+        self.unused().ok_or(getrandom::Error::UNEXPECTED)
+    }
+
+    fn unused(&mut self) -> Option<[u8; RANDOM_CHARACTERS]> {
+        let (random, _) = self.bytes.get(self.used..)?.split_first_chunk()?;
+        self.used = self.used.saturating_add(RANDOM_CHARACTERS);
+        Some(*random)
+    }
+}
+
 fn random_name(prefix: &str) -> Result<String, getrandom::Error> {
-    let mut random = [0u8; RANDOM_CHARACTERS];
-    getrandom::fill(&mut random)?;
+    let random = POOL.with_borrow_mut(Pool::take)?;
     let letters = random
         .iter()
         .filter_map(|byte| ALPHABET.get(usize::from(byte % 32)).copied());
-    Ok(prefix.chars().chain(letters.map(char::from)).collect())
+    let mut name = String::with_capacity(prefix.len().saturating_add(RANDOM_CHARACTERS));
+    name.push_str(prefix);
+    name.extend(letters.map(char::from));
+    Ok(name)
 }
 
 fn is_name(text: &str, prefix: &str) -> bool {
@@ -94,6 +132,15 @@ id!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// No two names share random bytes, within one fetch of them and beyond it.
+    #[test]
+    fn no_name_is_given_out_twice() {
+        let names: std::collections::HashSet<String> = (0..NAMES_AT_ONCE * 3 + 1)
+            .map(|_| random_name("req_").unwrap())
+            .collect();
+        assert_eq!(names.len(), NAMES_AT_ONCE * 3 + 1);
+    }
 
     #[test]
     fn ids_read_back_and_nothing_else_does() {
