@@ -93,8 +93,8 @@ impl Charge {
     }
 
     /// Charges what the response tells.
-    pub(crate) fn settle(mut self, end: BodyEnd, observed: &Observed) {
-        let verdict = self.judge(end, observed);
+    pub(crate) fn settle(mut self, end: BodyEnd, observed: Observed) {
+        let verdict = self.judge(end, &observed);
         self.write(verdict, Some(observed));
     }
 
@@ -141,7 +141,7 @@ impl Charge {
         }
     }
 
-    fn write(&mut self, verdict: Verdict, observed: Option<&Observed>) {
+    fn write(&mut self, verdict: Verdict, observed: Option<Observed>) {
         let Some(in_flight) = self.in_flight.take() else {
             return;
         };
@@ -149,18 +149,18 @@ impl Charge {
     }
 
     /// What is known of the request now that it has ended.
-    fn end(&mut self, observed: Option<&Observed>) -> RequestEnd {
+    fn end(&mut self, observed: Option<Observed>) -> RequestEnd {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let usage = observed.and_then(|observed| observed.usage.as_ref());
+        let observed = observed.unwrap_or_default();
         RequestEnd {
             status: self.status,
-            served_model: observed.and_then(|observed| observed.served_model.clone()),
-            usage: usage.map(|usage| usage.raw.clone()),
+            served_model: observed.served_model,
+            usage: observed.usage.map(|usage| usage.raw),
             upstream_request_id: self.upstream_request_id.take(),
             ttfb_ms: self.first_byte.map(milliseconds),
             duration_ms: milliseconds(self.arrived.elapsed()),
             client_gone: self.client.has_left(),
-            stop_reason: observed.and_then(|observed| observed.stop_reason.clone()),
+            stop_reason: observed.stop_reason,
         }
     }
 }

@@ -91,14 +91,14 @@ pub(crate) async fn exchange(exchange: Exchange) -> Response<ProxyBody> {
                 }
                 Sent::Refused(refusal) => {
                     charge.head(refusal.status, &refusal.headers, &refusal.credential);
-                    charge.settle(BodyEnd::Complete, &refusal.observed);
+                    charge.settle(BodyEnd::Complete, refusal.observed);
                 }
                 Sent::Unknown => {
                     let end = match trouble {
                         UpstreamTrouble::TimedOut => BodyEnd::TimedOut,
                         _ => BodyEnd::NoResponse,
                     };
-                    charge.settle(end, &Observed::default());
+                    charge.settle(end, Observed::default());
                 }
             }
             refuse(trouble)

@@ -168,7 +168,7 @@ impl Flow {
     pub(crate) fn end(&mut self, how: BodyEnd) {
         self.has_ended = true;
         if let Some((mut meter, charge)) = self.metered.take() {
-            charge.settle(how, &meter.finish());
+            charge.settle(how, meter.finish());
         }
         if let (Some(lease), BodyEnd::Complete) = (self.lease.take(), how) {
             lease.give_back();
