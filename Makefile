@@ -27,8 +27,9 @@ check: ## Format, lints, documentation
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
 
-soak: ## The long runs: 1,000 kills under load
-	LABPROXY_SOAK_KILLS=1000 cargo test --release --test ledger killed_at_any_moment -- --nocapture
+soak: ## The long runs: 1,000 kills under load, then the fuzz targets for ten minutes each
+	@.ci/setup.sh build
+	@.ci/soak.sh
 
 bench: ## Speed beside a minimal proxy, nginx and LiteLLM's proxy
 	@.ci/setup.sh bench

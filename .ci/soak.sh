@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# The long runs that a change need not wait for: 1,000 kills under load, then each fuzz target for
+# FUZZ_SECONDS (600). What the fuzzers find stays in fuzz/artifacts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+LABPROXY_SOAK_KILLS=${LABPROXY_SOAK_KILLS:-1000} \
+    cargo test --locked --test ledger killed_at_any_moment -- --nocapture
+
+if ! cargo fuzz --version >/dev/null 2>&1; then
+    echo "soak: the fuzz targets need cargo-fuzz (cargo install cargo-fuzz) and a nightly toolchain" >&2
+    exit 1
+fi
+for target in sse_reader price_file gate ledger; do
+    # A scratch folder first: new inputs go there, and the seeds in the repository stay small.
+    scratch=$(mktemp -d)
+    cargo +nightly fuzz run --sanitizer none "$target" "$scratch" "fuzz/corpus/$target" -- \
+        -max_total_time="${FUZZ_SECONDS:-600}"
+    rm -rf "$scratch"
+done
