@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use rustix::net::{RecvFlags, Shutdown};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 
@@ -59,9 +59,24 @@ impl AsyncRead for ClientStream {
     ) -> Poll<io::Result<()>> {
         loop {
             ready!(on_socket!(&*self.0, socket => socket.poll_read_ready(cx)))?;
-            match on_socket!(&*self.0, socket => socket.try_read_buf(buf)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                done => return Poll::Ready(done.map(|_| ())),
+            let (room, before) = (buf.remaining(), buf.filled().len());
+            let done = on_socket!(&*self.0, socket => socket.try_io(Interest::READABLE, || {
+                let length = socket.try_read_buf(buf)?;
+                // A short read has emptied the socket. Said in this way, while the runtime still
+                // knows what it had heard before the read, the next read waits for news; otherwise
+                // it would ask the kernel in vain once per message. What came since is not lost.
+                if length > 0 && length < room {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(())
+            }));
+            match done {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if buf.filled().len() > before {
+                        return Poll::Ready(Ok(()));
+                    }
+                }
+                done => return Poll::Ready(done),
             }
         }
     }
@@ -173,5 +188,42 @@ impl AsyncWrite for UpstreamStream {
             Self::Plain(inner) => inner.is_write_vectored(),
             Self::Tls(inner) => inner.is_write_vectored(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Bytes that come while or after a short read took all there was wake the reader, and so does
+    /// the end.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_bytes_are_slept_through_after_a_short_read() {
+        const MESSAGES: usize = 20_000;
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let writing = tokio::spawn(async move {
+            for number in 0..MESSAGES {
+                theirs.write_all(b"message").await.unwrap();
+                if number % 3 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let mut stream = ClientStream(Arc::new(ClientSocket::Unix(ours)));
+        let reading = async {
+            let (mut buffer, mut total) = (vec![0; 1024], 0);
+            loop {
+                match stream.read(&mut buffer).await.unwrap() {
+                    0 => return total,
+                    length => total += length,
+                }
+            }
+        };
+        let limit = std::time::Duration::from_secs(60);
+        let total = tokio::time::timeout(limit, reading).await.unwrap();
+        assert_eq!(total, MESSAGES * b"message".len());
+        writing.await.unwrap();
     }
 }
