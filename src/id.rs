@@ -136,7 +136,7 @@ mod tests {
     /// No two names share random bytes, within one fetch of them and beyond it.
     #[test]
     fn no_name_is_given_out_twice() {
-        let names: std::collections::HashSet<String> = (0..NAMES_AT_ONCE * 3 + 1)
+        let names: std::collections::HashSet<String> = (0..=NAMES_AT_ONCE * 3)
             .map(|_| random_name("req_").unwrap())
             .collect();
         assert_eq!(names.len(), NAMES_AT_ONCE * 3 + 1);

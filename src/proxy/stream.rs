@@ -221,7 +221,7 @@ mod tests {
                 }
             }
         };
-        let limit = std::time::Duration::from_secs(60);
+        let limit = std::time::Duration::from_mins(1);
         let total = tokio::time::timeout(limit, reading).await.unwrap();
         assert_eq!(total, MESSAGES * b"message".len());
         writing.await.unwrap();
