@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::agent::{AgentStdio, own_program};
 use super::environment::{contains, passes};
-use super::launch::{Audience, private_file};
+use super::launch::{Audience, private_log};
 use super::live::Live;
 use crate::config::Environment;
 use crate::config::load::LOG_VARIABLE;
@@ -123,7 +123,7 @@ pub fn start(
         }))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(private_file(&log)?);
+        .stderr(private_log(&log)?);
     let failed = |error| Failure::because("the detached session cannot be started", &error);
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -203,8 +203,8 @@ pub struct Detached {
 impl Audience for Detached {
     fn stdio(&self, directory: &Path) -> Result<AgentStdio, Failure> {
         Ok(AgentStdio::Files {
-            out: private_file(&directory.join("agent.out"))?,
-            err: private_file(&directory.join("agent.err"))?,
+            out: private_log(&directory.join("agent.out"))?,
+            err: private_log(&directory.join("agent.err"))?,
         })
     }
 

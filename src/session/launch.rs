@@ -1,6 +1,6 @@
 //! A session from its plan to its end.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -213,16 +213,16 @@ impl Audience for Foreground<'_> {
     }
 }
 
-/// A new file of a session, for this user only.
+/// A session's file that is added to, for this user only: what an earlier process wrote stays, and so
+/// does the file of one that still runs.
 ///
 /// # Errors
-/// When it cannot be made.
-pub(super) fn private_file(path: &Path) -> Result<File, Failure> {
-    let _old = fs::remove_file(path);
+/// When it cannot be opened or made.
+pub(super) fn private_log(path: &Path) -> Result<File, Failure> {
     OpenOptions::new()
-        .write(true)
-        .create_new(true)
+        .append(true)
+        .create(true)
         .mode(0o600)
         .open(path)
-        .map_err(|error| Failure::because(format!("{} cannot be made", path.display()), &error))
+        .map_err(|error| Failure::because(format!("{} cannot be written", path.display()), &error))
 }
