@@ -122,6 +122,14 @@ macro_rules! id {
 
 id!(
     /// One session: a cap, a ledger account, and the agents that ran under it.
+    ///
+    /// ```
+    /// use labproxy::id::SessionId;
+    ///
+    /// let id = SessionId::random().unwrap();
+    /// assert_eq!(id.as_str().parse::<SessionId>(), Ok(id));
+    /// assert!("ses_../../etc/passwd".parse::<SessionId>().is_err());
+    /// ```
     SessionId, "ses_", "a session id"
 );
 id!(

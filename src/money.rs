@@ -14,6 +14,14 @@ use serde::{Deserialize, Serialize};
 pub const PICO_PER_USD: u64 = 1_000_000_000_000;
 
 /// An amount of money: whole pico-dollars, never negative, at most about 18.4 million dollars.
+///
+/// ```
+/// use labproxy::money::PicoUsd;
+///
+/// assert_eq!("0.50".parse::<PicoUsd>().unwrap().pico(), 500_000_000_000);
+/// assert!("1e3".parse::<PicoUsd>().is_err());
+/// assert_eq!(PicoUsd::MAX.checked_add(PicoUsd::from_pico(1)), None);
+/// ```
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -122,6 +130,13 @@ impl FromStr for PicoUsd {
 ///
 /// One dollar per million tokens is 1,000,000 pico-dollars per token, so a published price with up
 /// to six decimals is exact.
+///
+/// ```
+/// use labproxy::money::Rate;
+///
+/// assert_eq!(Rate::from_usd_per_million("0.125").unwrap().times(1_000), 125_000_000);
+/// assert!(Rate::from_usd_per_million("0.0000001").is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Rate(u64);
