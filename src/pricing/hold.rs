@@ -15,7 +15,8 @@ pub enum WriteBound {
 }
 
 /// The dearest of every rate that could apply to a request sent now: over all rows that hold
-/// within 24 hours either way, ×1.1 where US-only inference exists.
+/// within 24 hours either way, ×1.1 for US-only inference: a workspace may default to it without a
+/// word in the request, and a response that says so is charged so, whatever the model's row says.
 ///
 /// Fast mode is no part of it: requests that ask for it are refused.
 #[derive(Clone, Debug)]
@@ -75,11 +76,7 @@ impl HoldRates {
                 }
                 _ => base,
             };
-            if row.us_geo {
-                us_only(dearest)
-            } else {
-                dearest
-            }
+            us_only(dearest)
         };
         let unaffordable = Rate::from_pico_per_token(u64::MAX);
         self.rows.iter().map(of_row).max().unwrap_or(unaffordable)

@@ -14,6 +14,7 @@
 mod bodies;
 mod bounds;
 mod captures;
+mod cover;
 mod edits;
 mod headers;
 mod json;

@@ -327,8 +327,8 @@ fn holds_take_the_dearest_kind_of_prompt_token() {
     let old = book.hold_rates("claude-haiku-4-5", today()).unwrap();
     assert_eq!(
         old.output(1).pico_per_token(),
-        5_000_000,
-        "no US-only inference"
+        5_500_000,
+        "a response that claims US-only inference is covered without a row for it"
     );
     assert_eq!((old.context_window(), old.max_output()), (200_000, 64_000));
 }

@@ -211,7 +211,6 @@ proptest! {
         let hold = rates.input(bound, writes).saturating_times(bound)
             .saturating_add(rates.output(bound).saturating_times(sample.output))
             .saturating_add(rates.web_search().saturating_mul(sample.searches));
-        prop_assume!(!sample.us || book.row_at(sample.model(), today()).unwrap().us_geo);
         prop_assert!(hold >= PicoUsd::from_pico(sample.charged(book)));
     }
 
