@@ -27,7 +27,7 @@ check: ## Format, lints, documentation
 	cargo clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --no-deps --document-private-items
 
-soak: ## The long runs: 1,000 kills under load, then the fuzz targets for ten minutes each
+soak: ## The long runs: 1,000 kills, 50 seeds, the fuzz targets for ten minutes each
 	@.ci/setup.sh build
 	@.ci/soak.sh
 

@@ -1,11 +1,16 @@
 #!/usr/bin/env bash
-# The long runs that a change need not wait for: 1,000 kills under load, then each fuzz target for
-# FUZZ_SECONDS (600). What the fuzzers find stays in fuzz/artifacts.
+# The long runs that a change need not wait for: 1,000 kills under load, the properties with SEEDS (50)
+# other seeds, then each fuzz target for FUZZ_SECONDS (600), whose finds stay in fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 LABPROXY_SOAK_KILLS=${LABPROXY_SOAK_KILLS:-1000} \
     cargo test --locked --test ledger killed_at_any_moment -- --nocapture
+
+for seed in $(seq "${SEEDS:-50}"); do
+    echo "soak: properties with seed $seed"
+    PROPTEST_RNG_SEED=$seed cargo test --locked --quiet --lib --test gate --test pricing --test proxy
+done
 
 if ! cargo fuzz --version >/dev/null 2>&1; then
     echo "soak: the fuzz targets need cargo-fuzz (cargo install cargo-fuzz) and a nightly toolchain" >&2

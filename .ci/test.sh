@@ -4,6 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Every run tries the same generated cases, so that a failure is the change's; the soak tries others.
+export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-20261129}
+
 if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --locked --no-fail-fast
     cargo test --locked --quiet --doc
