@@ -59,40 +59,11 @@ pub enum CredentialReference {
     },
 }
 
-impl From<CredentialReference> for CredentialChoice {
-    fn from(reference: CredentialReference) -> Self {
-        match reference {
-            CredentialReference::Env { kind, name } => Self::Env { kind, name },
-            CredentialReference::File { kind, path } => Self::File { kind, path },
-            CredentialReference::Command { kind, argv } => Self::Command { kind, argv },
-        }
-    }
-}
-
 /// The credential that was configured for the upstream in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CredentialChoice {
-    /// A variable of labproxy's own environment.
-    Env {
-        /// Its kind.
-        kind: CredentialKind,
-        /// The variable's name.
-        name: String,
-    },
-    /// A file that only its owner can read.
-    File {
-        /// Its kind.
-        kind: CredentialKind,
-        /// The file.
-        path: PathBuf,
-    },
-    /// A command that prints it.
-    Command {
-        /// Its kind.
-        kind: CredentialKind,
-        /// Program and arguments.
-        argv: Vec<String>,
-    },
+    /// It was named for this upstream.
+    Named(CredentialReference),
     /// None was named for this upstream, so a worthless one is sent: a credential never goes to
     /// another origin than the one it was configured for.
     Dummy {
@@ -109,8 +80,8 @@ impl CredentialChoice {
     /// file cannot be opened.
     pub fn open(&self, environment: &Environment) -> Result<CredentialSource, Failure> {
         match self {
-            Self::Env { kind, name } => given(*kind, name, environment),
-            Self::File { kind, path } => {
+            Self::Named(CredentialReference::Env { kind, name }) => given(*kind, name, environment),
+            Self::Named(CredentialReference::File { kind, path }) => {
                 // Who else may read it is judged where it is read; that it can be opened at all is
                 // known here, together with whatever else is wrong.
                 plain_file::open(path, Links::Follow).map_err(|error| {
@@ -123,10 +94,12 @@ impl CredentialChoice {
                     path: path.clone(),
                 })
             }
-            Self::Command { kind, argv } => Ok(CredentialSource::Command {
-                kind: *kind,
-                argv: argv.clone(),
-            }),
+            Self::Named(CredentialReference::Command { kind, argv }) => {
+                Ok(CredentialSource::Command {
+                    kind: *kind,
+                    argv: argv.clone(),
+                })
+            }
             Self::Dummy { .. } => Ok(CredentialSource::Dummy),
         }
     }
@@ -136,11 +109,13 @@ impl CredentialChoice {
 impl fmt::Display for CredentialChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Env { kind, name } => write!(f, "{} from variable {name}", kind_name(*kind)),
-            Self::File { kind, path } => {
+            Self::Named(CredentialReference::Env { kind, name }) => {
+                write!(f, "{} from variable {name}", kind_name(*kind))
+            }
+            Self::Named(CredentialReference::File { kind, path }) => {
                 write!(f, "{} from file {}", kind_name(*kind), path.display())
             }
-            Self::Command { kind, argv } => {
+            Self::Named(CredentialReference::Command { kind, argv }) => {
                 let program = argv.first().map_or("", String::as_str);
                 write!(f, "{} printed by command {program}", kind_name(*kind))
             }

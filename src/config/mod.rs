@@ -29,7 +29,7 @@ use crate::money::PicoUsd;
 use crate::proxy::gate::{GatePolicy, WebSearchPolicy};
 use crate::proxy::{OnClientGone, ProxySettings, UpstreamSettings};
 
-pub use credential::CredentialChoice;
+pub use credential::{CredentialChoice, CredentialReference};
 pub use environment::Environment;
 pub use key::Key;
 pub use load::{Flag, Layers, load};

@@ -125,7 +125,7 @@ impl Need<'_> {
 fn choose(named: Sourced<BoundCredential>, upstream: &http::Uri) -> Sourced<CredentialChoice> {
     let origin = Origin::of(upstream);
     let choice = if named.value.origin.as_ref() == Some(&origin) {
-        named.value.reference.into()
+        CredentialChoice::Named(named.value.reference)
     } else {
         CredentialChoice::Dummy {
             origin: origin.to_string(),

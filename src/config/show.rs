@@ -9,8 +9,8 @@ use super::credential::kind_name;
 use super::key::Key;
 use super::source::{Source, Sourced};
 use super::{
-    AgentConfig, Config, CredentialChoice, GateConfig, LimitsConfig, PricingConfig, SessionConfig,
-    UpstreamConfig,
+    AgentConfig, Config, CredentialChoice, CredentialReference, GateConfig, LimitsConfig,
+    PricingConfig, SessionConfig, UpstreamConfig,
 };
 use crate::money::PicoUsd;
 
@@ -180,9 +180,13 @@ fn time(time: Duration) -> Value {
 /// there.
 fn reference(choice: &CredentialChoice) -> Value {
     match choice {
-        CredentialChoice::Env { kind, name } => json!({ "kind": kind_name(*kind), "env": name }),
-        CredentialChoice::File { kind, path } => json!({ "kind": kind_name(*kind), "file": path }),
-        CredentialChoice::Command { kind, argv } => json!({
+        CredentialChoice::Named(CredentialReference::Env { kind, name }) => {
+            json!({ "kind": kind_name(*kind), "env": name })
+        }
+        CredentialChoice::Named(CredentialReference::File { kind, path }) => {
+            json!({ "kind": kind_name(*kind), "file": path })
+        }
+        CredentialChoice::Named(CredentialReference::Command { kind, argv }) => json!({
             "kind": kind_name(*kind),
             "command": argv.first(),
             "arguments": argv.len().saturating_sub(1),

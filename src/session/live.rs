@@ -19,7 +19,7 @@ use super::start::Plan;
 use super::{books, settings_file};
 use crate::cap::Account;
 use crate::clock::SharedClock;
-use crate::config::CredentialChoice;
+use crate::config::{CredentialChoice, CredentialReference};
 use crate::id::SessionId;
 use crate::ledger::Ledger;
 use crate::money::PicoUsd;
@@ -192,9 +192,10 @@ impl Live {
                 pass_env: &plan.config.session.pass_env.value,
                 credential: Some(&access.credential),
                 credential_variable: match &plan.config.upstream.credential.value {
-                    CredentialChoice::Env { name, .. } => Some(name),
-                    CredentialChoice::File { .. }
-                    | CredentialChoice::Command { .. }
+                    CredentialChoice::Named(CredentialReference::Env { name, .. }) => Some(name),
+                    CredentialChoice::Named(
+                        CredentialReference::File { .. } | CredentialReference::Command { .. },
+                    )
                     | CredentialChoice::Dummy { .. } => None,
                 },
             },

@@ -133,14 +133,7 @@ async fn d01_reading_on_has_an_end() {
         drain: Duration::from_millis(100),
         ..Times::default()
     };
-    let rig = Rig::with(
-        &upstream.url(),
-        Setup {
-            times,
-            ..Setup::default()
-        },
-    )
-    .await;
+    let rig = Rig::timed(&upstream.url(), times).await;
     read_three_and_leave(&rig).await;
     let Entry::Kept { end: Some(end), .. } = rig.end().await else {
         panic!("not kept");

@@ -134,14 +134,7 @@ async fn d14_idle_connections_are_given_up_before_the_peer_does() {
         pool_idle: Duration::from_millis(300),
         ..Times::default()
     };
-    let rig = Rig::with(
-        &upstream.url(),
-        Setup {
-            times,
-            ..Setup::default()
-        },
-    )
-    .await;
+    let rig = Rig::timed(&upstream.url(), times).await;
     let post = || async { assert_eq!(rig.post(ask(100, false)).await.status, 200) };
     post().await;
     post().await;

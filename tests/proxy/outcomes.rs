@@ -170,14 +170,7 @@ async fn d15_t11_a_time_out_is_a_504_and_is_sent_once() {
         head: Duration::from_millis(100),
         ..Times::default()
     };
-    let rig = Rig::with(
-        &upstream.url(),
-        Setup {
-            times,
-            ..Setup::default()
-        },
-    )
-    .await;
+    let rig = Rig::timed(&upstream.url(), times).await;
     let reply = rig.post(ask(100, false)).await;
     assert_eq!(reply.status, 504);
     assert_eq!(reply.error().0, "timeout_error");
@@ -202,14 +195,7 @@ async fn s21_a_late_first_byte_is_waited_for() {
         silence: Duration::from_millis(50),
         ..Times::default()
     };
-    let rig = Rig::with(
-        &upstream.url(),
-        Setup {
-            times,
-            ..Setup::default()
-        },
-    )
-    .await;
+    let rig = Rig::timed(&upstream.url(), times).await;
     assert_eq!(rig.post(ask(100, false)).await.status, 200);
     assert_eq!(rig.spent().await, price(10, 20));
 }
@@ -241,14 +227,7 @@ async fn s11_s19_d11_pings_keep_a_stream_alive_and_silence_ends_it() {
         silence: Duration::from_millis(600),
         ..Times::default()
     };
-    let rig = Rig::with(
-        &upstream.url(),
-        Setup {
-            times,
-            ..Setup::default()
-        },
-    )
-    .await;
+    let rig = Rig::timed(&upstream.url(), times).await;
     let reply = rig.post(ask(100, true)).await;
     assert!(reply.whole, "1.2 s of pings with a limit of 0.6 s");
     assert_eq!(rig.spent().await, price(10, 20));

@@ -89,6 +89,14 @@ impl Rig {
         Self::with(url, Setup::default()).await
     }
 
+    pub async fn timed(url: &str, times: Times) -> Self {
+        let setup = Setup {
+            times,
+            ..Setup::default()
+        };
+        Self::with(url, setup).await
+    }
+
     pub async fn with(url: &str, setup: Setup) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::at(setup.now.parse().unwrap()));

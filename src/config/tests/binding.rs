@@ -1,6 +1,6 @@
 //! A credential goes to the origin it was named for, and nowhere else.
 
-use super::super::{CredentialChoice, Environment};
+use super::super::{CredentialChoice, CredentialReference, Environment};
 use super::{Flag, Key, User};
 use crate::proxy::credential::CredentialSource;
 use crate::report::FailureKind;
@@ -27,10 +27,10 @@ fn chosen(user: &User, flags: &[Flag<'_>]) -> CredentialChoice {
 }
 
 fn api_key_in(name: &str) -> CredentialChoice {
-    CredentialChoice::Env {
+    CredentialChoice::Named(CredentialReference::Env {
         kind: CredentialKind::ApiKey,
         name: name.to_owned(),
-    }
+    })
 }
 
 fn dummy(origin: &str) -> CredentialChoice {
@@ -65,10 +65,10 @@ fn t19_a_gateways_credential_stays_with_the_gateway() {
         "[upstream.anthropic]\nbase_url = \"https://gw.example/anthropic\"\n\
          credential = { kind = \"oauth\", env = \"GATEWAY_TOKEN\" }\n",
     );
-    let token = CredentialChoice::Env {
+    let token = CredentialChoice::Named(CredentialReference::Env {
         kind: CredentialKind::Oauth,
         name: "GATEWAY_TOKEN".to_owned(),
-    };
+    });
     assert_eq!(chosen(&user, &[]), token);
     assert_eq!(
         chosen(&user, &[upstream("https://api.anthropic.com")]),
@@ -133,10 +133,10 @@ fn a_missing_key_names_its_remedies() {
     );
     let given = choice.open(&environment(&[("ANTHROPIC_API_KEY", "sk-canary")]));
     assert!(matches!(given, Ok(CredentialSource::Given(key)) if key.expose() == b"sk-canary"));
-    let missing = CredentialChoice::File {
+    let missing = CredentialChoice::Named(CredentialReference::File {
         kind: CredentialKind::ApiKey,
         path: "/nonexistent/key".into(),
-    };
+    });
     let Err(failure) = missing.open(&environment(&[])) else {
         panic!("there was no file");
     };

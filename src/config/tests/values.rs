@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{CredentialChoice, Key};
+use super::super::{CredentialChoice, CredentialReference, Key};
 use super::User;
 use crate::proxy::gate::WebSearchPolicy;
 use crate::secret::CredentialKind;
@@ -103,22 +103,24 @@ fn a_credential_is_a_reference_with_one_source() {
     let user = User::new().user_file(&table("{ kind = \"oauth\", file = \"~/token\" }"));
     assert_eq!(
         user.load().unwrap().upstream.credential.value,
-        CredentialChoice::File {
+        CredentialChoice::Named(CredentialReference::File {
             kind: CredentialKind::Oauth,
             path: user.home().join("token"),
-        }
+        })
     );
     let user = User::new().user_file(&table("{ command = [\"pass\", \"anthropic\"] }"));
     let command = user.load().unwrap().upstream.credential.value;
-    assert!(matches!(command, CredentialChoice::Command { argv, .. } if argv.len() == 2));
+    assert!(
+        matches!(command, CredentialChoice::Named(CredentialReference::Command { argv, .. }) if argv.len() == 2)
+    );
     let user = User::new().variable(&KEY.variable(), "oauth:env:MY_TOKEN");
     let choice = user.load().unwrap().upstream.credential.value;
     assert!(matches!(
         choice,
-        CredentialChoice::Env {
+        CredentialChoice::Named(CredentialReference::Env {
             kind: CredentialKind::Oauth,
             ..
-        }
+        })
     ));
 
     for (bad, says) in [
