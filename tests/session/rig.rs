@@ -356,3 +356,26 @@ pub(crate) fn descendants(pid: i32) -> Vec<i32> {
 pub(crate) fn is_empty(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
+
+/// A price file of one row, checked long ago, whose output costs so many dollars a million tokens.
+pub(crate) fn prices(output: &str) -> String {
+    format!(
+        r#"
+schema = 1
+[[row]]
+ids = ["claude-haiku-4-5", "claude-haiku-4-5-20251001"]
+from = 2020-01-01
+input = "1"
+output = "{output}"
+cache_write_5m = "1.25"
+cache_write_1h = "2"
+cache_read = "0.10"
+us_geo = false
+web_search = "0.01"
+context_window = 200_000
+max_output = 64_000
+source = "test"
+checked_on = 2020-01-01
+"#
+    )
+}

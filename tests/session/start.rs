@@ -1,6 +1,6 @@
 //! What stops a session before it begins: everything is told at once, and nothing is forwarded.
 
-use crate::rig::{KEY_VARIABLE, Rig, finish};
+use crate::rig::{KEY_VARIABLE, Rig, finish, prices};
 
 /// No cap, no session.
 #[test]
@@ -96,23 +96,7 @@ fn without_a_ledger_nothing_is_sent() {
 #[test]
 fn t23_stale_prices_need_a_flag() {
     let rig = Rig::new();
-    let old = r#"
-schema = 1
-[[row]]
-ids = ["claude-haiku-4-5", "claude-haiku-4-5-20251001"]
-from = 2020-01-01
-input = "1"
-output = "5"
-cache_write_5m = "1.25"
-cache_write_1h = "2"
-cache_read = "0.10"
-us_geo = false
-web_search = "0.01"
-context_window = 200_000
-max_output = 64_000
-source = "test"
-checked_on = 2020-01-01
-"#;
+    let old = prices("5");
     let file = rig.path("old.toml");
     std::fs::write(&file, old).unwrap();
     let with = |options: &[&str]| {

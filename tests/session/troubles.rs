@@ -3,30 +3,7 @@
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::rig::{KEY_VARIABLE, Rig, Running, eventually, finish};
-
-/// A price row whose output costs so many dollars a million tokens.
-fn prices(output: &str) -> String {
-    format!(
-        r#"
-schema = 1
-[[row]]
-ids = ["claude-haiku-4-5", "claude-haiku-4-5-20251001"]
-from = 2020-01-01
-input = "1"
-output = "{output}"
-cache_write_5m = "1.25"
-cache_write_1h = "2"
-cache_read = "0.10"
-us_geo = false
-web_search = "0.01"
-context_window = 200_000
-max_output = 64_000
-source = "test"
-checked_on = 2020-01-01
-"#
-    )
-}
+use crate::rig::{KEY_VARIABLE, Rig, Running, eventually, finish, prices};
 
 /// K14, seen from outside: when the disk takes nothing more in the middle of a session, each further
 /// request is a 503 that says why, none is forwarded, labproxy says so at the end, and what was
