@@ -1,0 +1,251 @@
+//! Contents from the other end and to it.
+
+use std::io::Read;
+
+use super::{Peer, PeerError, Rule, unasked};
+use crate::mirror::store::StoreError;
+use crate::tree::content::ContentId;
+use crate::tree::path::RelPath;
+use crate::wire::mirror::{ASKED_BYTES_MAX, ASKED_MAX, FromMirror, ToMirror, Wish};
+use crate::wire::pieces::{self, Packer};
+
+/// A part of a content that is wanted, or the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// A file that had it in the other end's last scan.
+    pub path: RelPath,
+    /// Where the part begins.
+    pub offset: u64,
+    /// Its length.
+    pub length: u64,
+}
+
+/// Keeps what comes.
+pub trait Sink {
+    /// Bytes of the part `index`, which follow those that came of it before. All bytes of a part
+    /// come before any of the next.
+    ///
+    /// # Errors
+    /// When they cannot be kept: the fetch ends.
+    fn take(&mut self, index: usize, bytes: &[u8]) -> Result<(), StoreError>;
+
+    /// The part is whole.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    fn whole(&mut self, index: usize) -> Result<(), StoreError>;
+
+    /// The other end has it no more; what came of it is worth nothing.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    fn gone(&mut self, index: usize) -> Result<(), StoreError>;
+}
+
+impl Peer {
+    /// Fetches parts of contents, in order.
+    ///
+    /// # Errors
+    /// When other parts come than were asked for, or `sink` cannot keep them.
+    pub fn fetch(&mut self, wanted: &[Wanted], sink: &mut dyn Sink) -> Result<(), PeerError> {
+        let mut first = 0;
+        while let Some(rest) = wanted.get(first..).filter(|rest| !rest.is_empty()) {
+            let mut bytes = 0;
+            let count = rest
+                .iter()
+                .take(ASKED_MAX)
+                .take_while(|wanted| {
+                    bytes += wanted.path.as_bytes().len();
+                    bytes < ASKED_BYTES_MAX
+                })
+                .count()
+                .max(1);
+            let batch = rest.get(..count).unwrap_or(rest);
+            self.fetch_batch(batch, first, sink)?;
+            first += batch.len();
+        }
+        Ok(())
+    }
+
+    fn fetch_batch(
+        &mut self,
+        batch: &[Wanted],
+        first: usize,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let wishes = batch.iter().map(|wanted| Wish {
+            path: wanted.path.clone(),
+            offset: wanted.offset,
+            length: wanted.length,
+        });
+        let (wishes, packs) = (wishes.collect(), self.packs);
+        self.line.say(&ToMirror::Fetch { wishes, packs })?;
+        let mut at = Coming {
+            batch,
+            first,
+            index: 0,
+            came: 0,
+        };
+        loop {
+            match self.line.hear()? {
+                FromMirror::Pieces(came) => {
+                    if came.parts.is_empty() {
+                        return Err(Rule::Endless.into());
+                    }
+                    let bytes = pieces::open(&came).map_err(|_| Rule::Parts)?;
+                    let mut rest = &*bytes;
+                    for (index, length) in &came.parts {
+                        let length = usize::try_from(*length).unwrap_or(usize::MAX);
+                        let (part, after) = rest.split_at_checked(length).ok_or(Rule::Parts)?;
+                        rest = after;
+                        at.part(*index, part, sink)?;
+                    }
+                }
+                FromMirror::Gone { wish } => at.gone(wish, sink)?,
+                FromMirror::Done => return at.end(),
+                other => return Err(unasked(other)),
+            }
+        }
+    }
+
+    /// Sends contents that are wanted there, each by its id and size; what the other end has
+    /// staged already is not sent. `open` gives a content's bytes. Tells `progress` each number of
+    /// bytes that was sent.
+    ///
+    /// # Errors
+    /// When a content cannot be read or has another size, or the other end is lost.
+    pub fn stage<'a>(
+        &mut self,
+        contents: &[(ContentId, u64)],
+        open: &mut dyn FnMut(ContentId) -> std::io::Result<Box<dyn Read + 'a>>,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), PeerError> {
+        for batch in contents.chunks(ASKED_MAX) {
+            self.line.say(&ToMirror::Stage {
+                contents: batch.to_vec(),
+            })?;
+            let have = match self.line.hear()? {
+                FromMirror::Staged { have } => have,
+                other => return Err(unasked(other)),
+            };
+            let mut packer = Packer::new(self.packs);
+            for ((content, size), index) in batch.iter().zip(0..) {
+                if have.binary_search(&index).is_ok() {
+                    continue;
+                }
+                let mut from = open(*content)?;
+                self.send(&mut packer, index, &mut from, *size, progress)?;
+            }
+            self.flush(&mut packer, progress)?;
+            self.line.say(&ToMirror::StageEnd)?;
+            match self.line.hear()? {
+                FromMirror::Done => {}
+                other => return Err(unasked(other)),
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        packer: &mut Packer,
+        index: u32,
+        from: &mut dyn Read,
+        size: u64,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), PeerError> {
+        let mut left = size;
+        loop {
+            if packer.room() == 0 {
+                self.flush(packer, progress)?;
+            }
+            let part = usize::try_from(left)
+                .unwrap_or(usize::MAX)
+                .min(packer.room());
+            let count = packer.add(index, part, |buffer| from.read(buffer))?;
+            if count == 0 && left > 0 {
+                let text = "a file became shorter while it was sent; run it again";
+                return Err(PeerError::Here(std::io::Error::other(text)));
+            }
+            left = left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
+            if left == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn flush(
+        &mut self,
+        packer: &mut Packer,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), PeerError> {
+        if packer.is_empty() {
+            return Ok(());
+        }
+        let pieces = packer.take();
+        let length = u64::from(pieces.length);
+        self.line.say(&ToMirror::Pieces(pieces))?;
+        progress(length);
+        Ok(())
+    }
+
+    /// What was staged is not needed any more.
+    ///
+    /// # Errors
+    /// When the other end is lost.
+    pub fn unstage(&mut self) -> Result<(), PeerError> {
+        self.line.say(&ToMirror::Unstage)?;
+        match self.line.hear()? {
+            FromMirror::Done => Ok(()),
+            other => Err(unasked(other)),
+        }
+    }
+}
+
+/// Where in a batch the other end is.
+struct Coming<'a> {
+    batch: &'a [Wanted],
+    /// The number of the batch's first part among all.
+    first: usize,
+    index: usize,
+    came: u64,
+}
+
+impl Coming<'_> {
+    fn part(&mut self, index: u32, bytes: &[u8], sink: &mut dyn Sink) -> Result<(), PeerError> {
+        let wanted = self.batch.get(self.index).ok_or(Rule::Parts)?;
+        if usize::try_from(index) != Ok(self.index) {
+            return Err(Rule::Parts.into());
+        }
+        self.came = self
+            .came
+            .saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        if self.came > wanted.length || (bytes.is_empty() && wanted.length > 0) {
+            return Err(Rule::Parts.into());
+        }
+        let number = self.first + self.index;
+        sink.take(number, bytes)?;
+        if self.came == wanted.length {
+            sink.whole(number)?;
+            (self.index, self.came) = (self.index + 1, 0);
+        }
+        Ok(())
+    }
+
+    fn gone(&mut self, index: u32, sink: &mut dyn Sink) -> Result<(), PeerError> {
+        if usize::try_from(index) != Ok(self.index) || self.index >= self.batch.len() {
+            return Err(Rule::Index.into());
+        }
+        sink.gone(self.first + self.index)?;
+        (self.index, self.came) = (self.index + 1, 0);
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), PeerError> {
+        if self.index == self.batch.len() {
+            Ok(())
+        } else {
+            Err(Rule::Parts.into())
+        }
+    }
+}
