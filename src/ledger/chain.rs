@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::wire::digits::Digits;
+
 /// Separates the chain's hashes from every other use of BLAKE3.
 const CONTEXT: &str = "labproxy 2026-11 ledger chain v1";
 
@@ -44,10 +46,7 @@ impl EntryHash {
 
 impl fmt::Display for EntryHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for byte in self.0 {
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        Digits(&self.0).fmt(f)
     }
 }
 

@@ -41,7 +41,8 @@ impl Entry {
             | Self::Overrun { .. }
             | Self::ToppedUp { .. }
             | Self::Closed { .. }
-            | Self::Ended { .. } => Effect::None,
+            | Self::Ended { .. }
+            | Self::Audited { .. } => Effect::None,
         }
     }
 }

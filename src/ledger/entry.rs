@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::audit::Audit;
 use crate::cap::OnCap;
 use crate::id::RequestId;
 use crate::money::PicoUsd;
@@ -55,6 +56,50 @@ pub struct RequestEnd {
     pub stop_reason: Option<String>,
 }
 
+/// What was done with a session's workspace in one run of it, and what became of it at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkspaceEnd {
+    /// Pushes that ended well.
+    pub pushes: u64,
+    /// Pulls that made or found a generation.
+    pub pulls: u64,
+    /// Bytes of contents that were sent.
+    pub sent_bytes: u64,
+    /// Bytes of contents that were received.
+    pub received_bytes: u64,
+    /// Files that pulls made, changed, moved or removed on this machine.
+    pub changed_files: u64,
+    /// The hash of the tree that was pushed, BLAKE3 in hexadecimal; `None`: nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_before: Option<String>,
+    /// The hash of the tree that was pulled last; `None`: nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_after: Option<String>,
+    /// The number of the generation that has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generation: Option<u64>,
+    /// The agent's work, or a part of it, is on the host and not in the directory here.
+    pub unpulled: bool,
+}
+
+impl WorkspaceEnd {
+    /// The same, with what a later run of the session did.
+    pub fn then(&mut self, later: &Self) {
+        self.pushes = self.pushes.saturating_add(later.pushes);
+        self.pulls = self.pulls.saturating_add(later.pulls);
+        self.sent_bytes = self.sent_bytes.saturating_add(later.sent_bytes);
+        self.received_bytes = self.received_bytes.saturating_add(later.received_bytes);
+        self.changed_files = self.changed_files.saturating_add(later.changed_files);
+        self.tree_before = self
+            .tree_before
+            .take()
+            .or_else(|| later.tree_before.clone());
+        self.tree_after = later.tree_after.clone().or_else(|| self.tree_after.take());
+        self.generation = later.generation.or(self.generation);
+        self.unpulled = later.unpulled;
+    }
+}
+
 /// One line of a bill as the ledger keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargedLine {
@@ -96,6 +141,9 @@ pub enum Entry {
         pricing_digest: String,
         /// The agent's argv\[0\].
         argv0: Option<String>,
+        /// The host that it works on, as the user names it; none: this machine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
         /// labproxy's version.
         version: String,
         /// Whether it goes on with an earlier session of this id.
@@ -198,7 +246,7 @@ pub enum Entry {
     },
     /// The session's process ended in order.
     Ended {
-        /// `agent_exit`, `cap`, `stopped`, `overrun` or `error`.
+        /// `agent_exit`, `cap`, `stopped`, `overrun`, `link_lost`, `host_killed` or `error`.
         end_reason: String,
         /// The agent's exit code.
         exit_code: Option<i32>,
@@ -206,6 +254,14 @@ pub enum Entry {
         signal: Option<String>,
         /// Calls that cost nothing (`count_tokens`, models).
         free_requests: u64,
+        /// What became of the workspace, when the agent had one on a host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        workspace: Option<WorkspaceEnd>,
+    },
+    /// A tool looked at what the agent made, or was to.
+    Audited {
+        /// The audit.
+        audit: Box<Audit>,
     },
     /// An operator's correction of a kept hold, with a reason.
     Corrected {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::Trouble;
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
 
@@ -20,7 +21,10 @@ pub enum LedgerError {
     #[error("the ledger failed before and takes nothing more until labproxy is started again")]
     Poisoned,
     /// Another process kept the write lock for longer than [`super::BUSY_WAIT`].
-    #[error("{path}: another process has locked the ledger for too long")]
+    #[error(
+        "{path}: another process has locked the ledger for too long. Try again; if it stays so, end \
+         the labproxy or sqlite3 that has the file open"
+    )]
     Busy {
         /// The file.
         path: PathBuf,
@@ -45,18 +49,20 @@ pub enum LedgerError {
         floor_bytes: u64,
     },
     /// SQLite reports an error; the ledger is poisoned when that happened in the writer.
-    #[error("{path}: {doing}")]
+    #[error("{path}: {doing}: {trouble}")]
     Database {
         /// The file.
         path: PathBuf,
         /// What was being done.
         doing: &'static str,
+        /// What stands in the way.
+        trouble: Trouble,
         /// What SQLite says.
         #[source]
         source: rusqlite::Error,
     },
     /// The operating system reports an error.
-    #[error("{path}: {doing}")]
+    #[error("{path}: {doing}{}", advice(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -202,5 +208,13 @@ impl LedgerError {
     pub fn cause(&self) -> String {
         let source = std::error::Error::source(self);
         source.map_or_else(|| self.to_string(), ToString::to_string)
+    }
+}
+
+/// What helps against an error of the system, where that is known.
+fn advice(error: &std::io::Error) -> String {
+    match Trouble::of_io(error) {
+        Trouble::Other => String::new(),
+        known => format!(": {known}"),
     }
 }

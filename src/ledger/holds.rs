@@ -83,7 +83,8 @@ impl Holds {
             | Entry::Overrun { .. }
             | Entry::ToppedUp { .. }
             | Entry::Closed { .. }
-            | Entry::Ended { .. } => {}
+            | Entry::Ended { .. }
+            | Entry::Audited { .. } => {}
         }
     }
 

@@ -8,6 +8,7 @@
 //! that may have lost data, and nothing here reads or writes bodies, headers or keys.
 
 mod anchor;
+mod audit;
 mod chain;
 mod effect;
 mod entry;
@@ -19,6 +20,7 @@ mod reader;
 mod schema;
 mod sum;
 mod transaction;
+mod trouble;
 mod verify;
 mod writer;
 
@@ -33,11 +35,13 @@ use crate::clock::SharedClock;
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
 
+pub use audit::{Audit, AuditFinding, AuditedGeneration, SandboxKind, Verdict};
 pub use chain::{EntryHash, Head, ParseHashError};
-pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts};
+pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts, WorkspaceEnd};
 pub use error::LedgerError;
 pub use reader::{Reader, Recorded, SessionRow, read_session};
 pub use schema::BUSY_WAIT;
+pub use trouble::Trouble;
 pub use verify::{Problem, Verified, accept_head, verify};
 
 use anchor::Anchor;
@@ -245,7 +249,8 @@ impl Ledger {
             at: self.inner.options.clock.now(),
             work,
         };
-        if let Err((job, rejected)) = self.inner.queue.push(job) {
+        if let Err(refused) = self.inner.queue.push(job) {
+            let (job, rejected) = *refused;
             job.fail(&Arc::new(match rejected {
                 Rejected::Poisoned => LedgerError::Poisoned,
                 Rejected::Full => LedgerError::QueueFull {

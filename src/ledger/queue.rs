@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::ser::Error as _;
 use tokio::sync::oneshot;
 
 use super::effect::Effect;
@@ -30,6 +31,9 @@ const COMPANY_ENOUGH: usize = 32;
 /// commit of the client's next hold.
 const LINGER: Duration = Duration::from_millis(2);
 
+/// Room for the text of most entries, so that it is not moved while it is written.
+const BODY_BYTES: usize = 1_000;
+
 /// An entry ready to be written.
 #[derive(Debug)]
 pub(super) struct Prepared {
@@ -39,8 +43,11 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn new(entry: Entry) -> Result<Self, LedgerError> {
+        let mut body = Vec::with_capacity(BODY_BYTES);
+        serde_json::to_writer(&mut body, &entry).map_err(LedgerError::Encode)?;
+        let body = String::from_utf8(body).map_err(serde_json::Error::custom);
         Ok(Self {
-            body: serde_json::to_string(&entry).map_err(LedgerError::Encode)?,
+            body: body.map_err(LedgerError::Encode)?,
             effect: entry.into_effect(),
         })
     }
@@ -153,14 +160,14 @@ impl Queue {
     }
 
     /// Queues a job, or gives it back.
-    pub(super) fn push(&self, job: Job) -> Result<(), (Job, Rejected)> {
+    pub(super) fn push(&self, job: Job) -> Result<(), Box<(Job, Rejected)>> {
         let waited_for = job.is_waited_for();
         let mut state = self.state();
         if self.is_poisoned() {
-            return Err((job, Rejected::Poisoned));
+            return Err(Box::new((job, Rejected::Poisoned)));
         }
         if waited_for && state.waited_for >= QUEUE_LIMIT {
-            return Err((job, Rejected::Full));
+            return Err(Box::new((job, Rejected::Full)));
         }
         state.waited_for += usize::from(waited_for);
         state.jobs.push_back(job);

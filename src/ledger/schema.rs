@@ -1,12 +1,15 @@
 //! The ledger's file: how it is opened, its tables, its versions.
 
-use std::path::Path;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 
 use super::chain::{EntryHash, Head};
+use super::trouble::{self, Trouble};
 use super::{LedgerError, place};
 
 /// How long another process's write lock is waited for.
@@ -19,7 +22,7 @@ const APPLICATION_ID: i64 = 0x6C62_7078;
 ///
 /// Amounts are pico-dollars in 64 bits; SQLite shows those above 9.2 million dollars as negative.
 /// `session` and `sum` repeat what the entries say, for speed; `verify` recomputes them.
-const MIGRATIONS: [&str; 1] = [
+const MIGRATIONS: [&str; 2] = [
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
      CREATE TABLE session(
        no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -34,6 +37,8 @@ const MIGRATIONS: [&str; 1] = [
        BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
      CREATE TRIGGER entry_is_never_removed BEFORE DELETE ON entry
        BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END;",
+    // The same tables; a program of version 1 does not know the entries of audits.
+    "",
 ];
 
 /// Names the newest schema version.
@@ -68,6 +73,7 @@ pub(super) fn failed(
             return LedgerError::Busy { path };
         }
         LedgerError::Database {
+            trouble: Trouble::of_sqlite(&path, &source),
             path,
             doing,
             source,
@@ -124,10 +130,53 @@ pub(super) fn open_for_writing(
 
 /// Opens an existing ledger for reading.
 pub(super) fn open_for_reading(path: &Path) -> Result<(Connection, Identity), LedgerError> {
-    let unreadable = failed(path, "the ledger cannot be read");
     // A reader joins the write-ahead log's shared memory and may have to rebuild it after a crash,
     // so it opens for writing where it may; `query_only` keeps it from writing entries.
-    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let joined = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(|connection| read_only(path, connection));
+    match joined {
+        Err(LedgerError::Database { source, .. })
+            if trouble::is_about_other_files(&source) && is_at_rest(path) =>
+        {
+            // On a full or read-only disk there can be no shared memory. Where no log is left the
+            // file holds everything, and nobody has it open for writing.
+            let access = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            let connection = connect_as(path, &immutable(path), access)?;
+            read_only(path, connection)
+        }
+        joined => joined,
+    }
+}
+
+/// Whether no entries wait in a write-ahead log beside the file.
+fn is_at_rest(path: &Path) -> bool {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    match std::fs::metadata(log) {
+        Ok(log) => log.len() == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
+/// The file as an URI that lets SQLite read it without any other file.
+fn immutable(path: &Path) -> PathBuf {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => {
+                uri.push(char::from(*byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(uri, "%{byte:02X}")),
+        }
+    }
+    uri.push_str("?immutable=1");
+    PathBuf::from(uri)
+}
+
+/// Looks whether it is a ledger that can be read here, and keeps this connection from writing.
+fn read_only(path: &Path, connection: Connection) -> Result<(Connection, Identity), LedgerError> {
+    let unreadable = failed(path, "the ledger cannot be read");
     connection
         .execute_batch("PRAGMA query_only = ON")
         .map_err(unreadable)?;
@@ -142,9 +191,14 @@ pub(super) fn open_for_reading(path: &Path) -> Result<(Connection, Identity), Le
 }
 
 fn connect(path: &Path, access: OpenFlags) -> Result<Connection, LedgerError> {
+    connect_as(path, path, access)
+}
+
+/// Opens the ledger at `path` by `name`, which may be an URI for it.
+fn connect_as(path: &Path, name: &Path, access: OpenFlags) -> Result<Connection, LedgerError> {
     let failed = failed(path, "the ledger cannot be opened");
     let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    let connection = Connection::open_with_flags(name, flags).map_err(failed)?;
     connection.busy_timeout(BUSY_WAIT).map_err(failed)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)
@@ -158,9 +212,12 @@ fn connect(path: &Path, access: OpenFlags) -> Result<Connection, LedgerError> {
     Ok(connection)
 }
 
+/// Looks whose file it is. All is asked of one moment: another process may be making the ledger.
 fn check_kind(path: &Path, connection: &Connection) -> Result<(), LedgerError> {
     let unreadable = failed(path, "the ledger cannot be read");
-    let version = match user_version(connection) {
+    // Ends with this; nothing was written.
+    let connection = connection.unchecked_transaction().map_err(unreadable)?;
+    let version = match user_version(&connection) {
         Err(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase) => {
             return Err(LedgerError::NotALedger {
                 path: path.to_owned(),

@@ -225,24 +225,31 @@ impl<'a> Transaction<'a> {
         at: i64,
         entry: &Prepared,
     ) -> Result<(), LedgerError> {
-        match &entry.effect {
-            Effect::None | Effect::Correct(..) => {}
-            Effect::Hold(request, amount) => {
-                self.changes.holds.insert(request.clone(), Some(*amount));
-                self.open(session, *amount)?;
-            }
-            Effect::Resolve(request, charged) => {
+        let ended = match &entry.effect {
+            Effect::Resolve(request, _) => {
                 let Some(amount) = self.open_hold(request) else {
                     // Its hold failed while the client was leaving; nothing was sent.
                     tracing::debug!(%request, "an entry for a hold that was not taken is left out");
                     return Ok(());
                 };
+                amount
+            }
+            Effect::None | Effect::Correct(..) | Effect::Hold(..) => PicoUsd::ZERO,
+        };
+        let row = self.session(session)?;
+        match &entry.effect {
+            Effect::None | Effect::Correct(..) => {}
+            Effect::Hold(request, amount) => {
+                self.changes.holds.insert(request.clone(), Some(*amount));
+                self.open(row, *amount)?;
+            }
+            Effect::Resolve(request, charged) => {
                 self.changes.holds.insert(request.clone(), None);
-                self.resolve(session, amount)?;
+                self.resolve(row, ended)?;
                 self.charge(at, *charged)?;
             }
         }
-        self.insert(session, at, &entry.body)
+        self.insert(session, row, at, &entry.body)
     }
 
     fn open_hold(&self, request: &RequestId) -> Option<PicoUsd> {
@@ -252,8 +259,13 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    fn insert(&mut self, session: &SessionId, at: i64, body: &str) -> Result<(), LedgerError> {
-        let index = self.session(session)?;
+    fn insert(
+        &mut self,
+        session: &SessionId,
+        row: usize,
+        at: i64,
+        body: &str,
+    ) -> Result<(), LedgerError> {
         let out_of_numbers = || LedgerError::Damaged {
             path: self.options.path.clone(),
             seq: self.head.seq,
@@ -262,7 +274,7 @@ impl<'a> Transaction<'a> {
         let number = self.head.seq.checked_add(1).ok_or_else(out_of_numbers)?;
         let seq = i64::try_from(number).map_err(|_| out_of_numbers())?;
         let hash = self.head.hash.next(number, session.as_str(), at, body);
-        let Some(row) = self.sessions.get_mut(index) else {
+        let Some(row) = self.sessions.get_mut(row) else {
             return Err(out_of_numbers());
         };
         row.last_seq = seq;
@@ -279,9 +291,8 @@ impl<'a> Transaction<'a> {
     }
 
     /// Counts a hold that is opened.
-    fn open(&mut self, session: &SessionId, amount: PicoUsd) -> Result<(), LedgerError> {
-        let index = self.session(session)?;
-        if let Some(row) = self.sessions.get_mut(index) {
+    fn open(&mut self, row: usize, amount: PicoUsd) -> Result<(), LedgerError> {
+        if let Some(row) = self.sessions.get_mut(row) {
             row.open_holds += 1;
             row.held = row.held.saturating_add(amount);
         }
@@ -291,9 +302,8 @@ impl<'a> Transaction<'a> {
     }
 
     /// Counts a hold that is resolved.
-    fn resolve(&mut self, session: &SessionId, amount: PicoUsd) -> Result<(), LedgerError> {
-        let index = self.session(session)?;
-        if let Some(row) = self.sessions.get_mut(index) {
+    fn resolve(&mut self, row: usize, amount: PicoUsd) -> Result<(), LedgerError> {
+        if let Some(row) = self.sessions.get_mut(row) {
             row.open_holds -= 1;
             row.held = row.held.saturating_sub(amount);
         }
@@ -397,6 +407,7 @@ impl<'a> Transaction<'a> {
     fn keep(&mut self, session: &SessionId, at: i64, reason: &str) -> Result<Outcome, LedgerError> {
         let mut kept = PicoUsd::ZERO;
         for (request, hold) in self.holds(session)?.into_open() {
+            let row = self.session(session)?;
             let entry = Prepared::new(Entry::Kept {
                 request: request.clone(),
                 charged: hold.amount,
@@ -404,9 +415,9 @@ impl<'a> Transaction<'a> {
                 end: None,
             })?;
             self.changes.holds.insert(request, None);
-            self.resolve(session, hold.amount)?;
+            self.resolve(row, hold.amount)?;
             self.charge(at, hold.amount)?;
-            self.insert(session, at, &entry.body)?;
+            self.insert(session, row, at, &entry.body)?;
             kept = kept.saturating_add(hold.amount);
         }
         Ok(Outcome::Done(kept))
@@ -436,7 +447,8 @@ impl<'a> Transaction<'a> {
             reason: reason.to_owned(),
         })?;
         self.charge(at, more)?;
-        self.insert(session, at, &entry.body)?;
+        let row = self.session(session)?;
+        self.insert(session, row, at, &entry.body)?;
         Ok(Outcome::Done(PicoUsd::ZERO))
     }
 

@@ -83,6 +83,7 @@ pub(crate) fn opened(cap: u64) -> Entry {
         on_cap: OnCap::Refuse,
         pricing_digest: "0123".into(),
         argv0: Some("claude".into()),
+        host: None,
         version: "0.1.0".into(),
         resumed: false,
     }

@@ -17,6 +17,7 @@ fn run_on_failing_disk(directory: &Path, fault: &str) -> Vec<Vec<String>> {
     let output = command(directory, Work::Requests(REQUESTS), 3)
         .env("LD_PRELOAD", library(directory))
         .env("DISK_FAIL", fault)
+        .env("DISK_DIR", directory)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");

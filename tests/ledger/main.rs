@@ -7,6 +7,7 @@
     clippy::string_slice,
     clippy::as_conversions,
     clippy::cast_possible_truncation,
+    clippy::print_stderr,
     missing_docs,
     reason = "test code"
 )]
@@ -16,10 +17,12 @@ mod ceiling;
 mod child;
 mod commands;
 mod crash;
+#[path = "../support/recording_disk.rs"]
 mod disk;
 mod faults;
 mod oracle;
 mod order;
+mod places;
 mod prefixes;
 mod receipts;
 mod seeds;

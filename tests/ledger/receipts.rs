@@ -49,6 +49,7 @@ pub(crate) fn every_kind() -> Vec<Entry> {
             on_cap: OnCap::Clamp,
             pricing_digest: "d1".into(),
             argv0: Some("claude".into()),
+            host: None,
             version: "0.1.0".into(),
             resumed: false,
         },
@@ -134,6 +135,7 @@ fn the_end() -> Vec<Entry> {
             exit_code: Some(1),
             signal: None,
             free_requests: 3,
+            workspace: None,
         },
     ]
 }
@@ -260,6 +262,7 @@ fn a_resumed_session_goes_on() {
         on_cap: OnCap::Clamp,
         pricing_digest: "d2".into(),
         argv0: Some("sh".into()),
+        host: None,
         version: "0.2.0".into(),
         resumed: true,
     });
@@ -301,6 +304,7 @@ fn a_soft_overshoot_is_shown() {
             on_cap: OnCap::Soft,
             pricing_digest: String::new(),
             argv0: None,
+            host: None,
             version: String::new(),
             resumed: false,
         },

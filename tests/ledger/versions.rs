@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use labproxy::ledger::{Entry, LedgerError};
+use labproxy::ledger::{Entry, LedgerError, Reader};
 use labproxy::receipt::Receipt;
 use rusqlite::Connection;
 
@@ -67,14 +67,14 @@ async fn a_newer_schema_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     fill(&open(directory.path()).unwrap(), 1).await;
     let connection = Connection::open(paths(directory.path()).0).unwrap();
-    connection.pragma_update(None, "user_version", 2).unwrap();
+    connection.pragma_update(None, "user_version", 3).unwrap();
     let error = open(directory.path()).unwrap_err();
     assert!(
         matches!(
             error,
             LedgerError::NewerSchema {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),
@@ -94,4 +94,26 @@ fn another_database_is_not_touched() {
     let error = open(directory.path()).unwrap_err();
     assert!(matches!(error, LedgerError::NotALedger { .. }), "{error}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
+}
+
+/// Whoever looks while the first ledger is made sees none yet, or a whole one; never somebody else's.
+#[test]
+fn a_ledger_that_is_being_made_is_not_taken_for_anothers() {
+    for _ in 0..100 {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, _) = paths(directory.path());
+        std::thread::scope(|scope| {
+            let made = scope.spawn(|| open(directory.path()).unwrap());
+            loop {
+                match Reader::open(&path) {
+                    Ok(_) => break,
+                    Err(LedgerError::Empty { .. }) => {}
+                    Err(LedgerError::NotALedger { what, .. }) => panic!("{what}"),
+                    // The file is not there, or is locked for a moment.
+                    Err(_) => std::thread::yield_now(),
+                }
+            }
+            drop(made.join().unwrap());
+        });
+    }
 }
