@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::cap::OnCap;
 use crate::id::{RequestId, SessionId};
-use crate::ledger::{Head, Recorded};
+use crate::ledger::{Head, Recorded, WorkspaceEnd};
 use crate::money::PicoUsd;
 
 pub use check::check;
@@ -56,6 +56,9 @@ impl Outcome {
 pub struct Agent {
     /// Its argv\[0\].
     pub argv0: Option<String>,
+    /// The host that it worked on, as the user names it; absent: this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Its exit code, once it has ended by itself.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
@@ -117,7 +120,8 @@ pub struct Receipt {
     pub labproxy_version: String,
     /// The session.
     pub session: SessionId,
-    /// `agent_exit`, `cap`, `stopped`, `overrun` or `error`; `None` while it runs.
+    /// `agent_exit`, `cap`, `stopped`, `overrun`, `link_lost`, `host_killed` or `error`; `None`
+    /// while it runs.
     pub end_reason: Option<String>,
     /// Its cap.
     pub cap_pico_usd: PicoUsd,
@@ -149,6 +153,10 @@ pub struct Receipt {
     pub on_cap: OnCap,
     /// What was charged above the cap: in soft mode, or by an overrun.
     pub over_cap_pico_usd: PicoUsd,
+    /// What was pushed and pulled of the workspace, in all runs of the session; absent: the agent had
+    /// none on a host, or no run has ended yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceEnd>,
     /// The session's last entry in the ledger's chain, which stands for all before it.
     pub ledger: Head,
 }

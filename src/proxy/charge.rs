@@ -9,10 +9,17 @@ use tokio::time::Instant;
 
 use super::{Proxy, leak};
 use crate::cap::InFlight;
+use crate::id::RequestId;
 use crate::ledger::RequestEnd;
 use crate::money::PicoUsd;
 use crate::secret::Credential;
 use crate::usage::{Admission, BodyEnd, Observed, Settlement, Verdict, decide};
+
+/// What a receipt says of a request whose answer was on its way when the link to the agent's host was
+/// lost: its client sends it again, and that is a request of its own.
+const LINK_LOST: &str = "link_lost: the link to the host was lost during the answer";
+/// What it says of that other request; the first one's name follows.
+const SENT_AGAIN: &str = "link_lost: sent again, since the link was lost during the answer to";
 
 /// Whether the client is still there; set when its side of the request is dropped.
 #[derive(Clone, Debug, Default)]
@@ -41,18 +48,25 @@ pub(crate) struct Charge {
     upstream_request_id: Option<String>,
     /// The time that the upstream told, where it told one.
     upstream_time: Option<Timestamp>,
+    request: RequestId,
+    /// The request that this one repeats, when a lost link is why.
+    repeats: Option<RequestId>,
 }
 
 impl Charge {
+    /// `repeats` is the request whose answer a lost link cut, when this one is sent instead of it.
     pub(crate) fn new(
         in_flight: InFlight,
         proxy: Arc<Proxy>,
         admission: Admission,
         client: ClientPresence,
         arrived: Instant,
+        (request, repeats): (RequestId, Option<RequestId>),
     ) -> Self {
         Self {
             in_flight: Some(in_flight),
+            request,
+            repeats,
             proxy,
             admission,
             client,
@@ -106,6 +120,7 @@ impl Charge {
     /// Gives the hold back: not a byte of the request left. `status` is what the client gets.
     pub(crate) fn never_sent(mut self, reason: &str, status: http::StatusCode) {
         self.status = Some(status.as_u16());
+        self.proxy.resent.never_sent(&self.request);
         let end = self.end(None);
         if let Some(in_flight) = self.in_flight.take() {
             in_flight.never_sent(reason, end);
@@ -141,10 +156,18 @@ impl Charge {
         }
     }
 
-    fn write(&mut self, verdict: Verdict, observed: Option<Observed>) {
+    fn write(&mut self, mut verdict: Verdict, observed: Option<Observed>) {
         let Some(in_flight) = self.in_flight.take() else {
             return;
         };
+        // Asked in any case: it also says that the request has ended.
+        let lost_its_link = self.proxy.resent.ended(&self.request) && self.client.has_left();
+        if let Some(earlier) = &self.repeats {
+            mark(&mut verdict, &format!("{SENT_AGAIN} {earlier}"));
+        }
+        if lost_its_link {
+            mark(&mut verdict, LINK_LOST);
+        }
         in_flight.settle(verdict, self.end(observed));
     }
 
@@ -175,6 +198,19 @@ impl Drop for Charge {
             "the answer was not read to its end"
         };
         self.write(keep(reason), None);
+    }
+}
+
+/// Says something of a lost link, beside whatever else there is to say.
+fn mark(verdict: &mut Verdict, what: &str) {
+    let said = match &mut verdict.settlement {
+        Settlement::Keep(reason) => reason,
+        Settlement::Charge(_) | Settlement::Free => verdict.note.get_or_insert_default(),
+    };
+    if said.is_empty() {
+        said.push_str(what);
+    } else {
+        *said = format!("{what}; {said}");
     }
 }
 

@@ -234,6 +234,8 @@ impl Message<'_> {
             reserved.release("the client left before the request was sent", None);
             return Ok(nameless());
         }
+        let over_link = self.peer.is_by_unix();
+        let repeats = over_link.then(|| proxy.resent.sent(&self.id, &body.bytes));
         let client = ClientPresence::default();
         let admission = Admission {
             requested_model: intent.model,
@@ -255,6 +257,7 @@ impl Message<'_> {
             admission,
             client.clone(),
             self.arrived,
+            (self.id.clone(), repeats.flatten()),
         );
         let exchange = exchange(Exchange {
             proxy: proxy.clone(),

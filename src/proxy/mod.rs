@@ -11,7 +11,9 @@ mod count;
 mod counted;
 pub mod credential;
 mod decode;
+mod doorbell;
 mod drain;
+mod driven;
 mod exchange;
 mod free;
 pub mod gate;
@@ -23,6 +25,7 @@ mod peers;
 mod read;
 pub mod refusal;
 mod relay;
+mod resent;
 pub mod route;
 mod serve;
 mod server;
@@ -50,6 +53,7 @@ use credential::CredentialStore;
 use gate::GatePolicy;
 use peers::{Order, Peers};
 use read::BodyBudget;
+use resent::Resent;
 use server::Listener;
 use skew::Skew;
 use tasks::Tasks;
@@ -184,6 +188,7 @@ pub struct Proxy {
     counts: Counts,
     counted: Counted,
     skew: Skew,
+    resent: Resent,
     /// No more connections or requests.
     closing: CancellationToken,
     /// Whatever is still in flight is given up.
@@ -200,6 +205,11 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
+    /// The credential that requests get now, to find it where it must not be.
+    pub fn credential(&self) -> Arc<crate::secret::Credential> {
+        self.credentials.current()
+    }
+
     /// Makes a proxy for one launch: one credential, one placeholder. Its tasks run on the runtime
     /// that this is called in.
     ///
@@ -235,6 +245,7 @@ impl Proxy {
             skew: Skew::new(),
             closing: CancellationToken::new(),
             kill: CancellationToken::new(),
+            resent: Resent::default(),
             credentials: credential,
             placeholder,
             tasks,
@@ -256,6 +267,12 @@ impl Proxy {
 
     fn listen(self: &Arc<Self>, listener: Listener) {
         let _started = self.tasks.spawn(server::listen(self.clone(), listener));
+    }
+
+    /// The link that carries the clients' connections is lost: those whose answers are on their way
+    /// are about to break, and their requests are marked.
+    pub fn link_lost(&self) {
+        self.resent.link_lost();
     }
 
     /// What was counted so far.

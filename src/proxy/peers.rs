@@ -68,6 +68,12 @@ impl Peer {
         self.socket.upgrade().is_none_or(|socket| socket.has_left())
     }
 
+    /// Whether it came by the unix socket, as every connection of a host does.
+    pub(crate) fn is_by_unix(&self) -> bool {
+        let socket = self.socket.upgrade();
+        socket.is_some_and(|socket| matches!(*socket, ClientSocket::Unix(_)))
+    }
+
     fn tell(&self, order: Order) {
         let number = match order {
             Order::Serve => 0,

@@ -8,8 +8,9 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, EXPECT};
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body, Incoming};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 use super::apart::apart;
 use super::body::{BODY_LIMIT, BodyError, Coding, decode};
@@ -21,6 +22,10 @@ const BUDGET_KIB: usize = 256 * 1024;
 const BUDGET_WAIT: Duration = Duration::from_secs(30);
 /// Longest silence inside a body.
 const BODY_SILENCE: Duration = Duration::from_mins(1);
+/// The least bytes a second of a body, counted from [`BODY_SILENCE`] after its beginning: a body that
+/// trickles would hold its place in the budget for as long as it likes. Half a megabit is less than
+/// any link that an agent can be used over.
+const BODY_RATE: u64 = 64 * 1024;
 /// What is read and thrown away of a body that is too large, so that the client is done sending
 /// when it gets its answer: twice the limit, which takes a moment on loopback.
 const DISCARD_LIMIT: usize = 2 * BODY_LIMIT;
@@ -111,14 +116,16 @@ pub(crate) async fn read(
 }
 
 /// Reads to the end; `None` when it is longer than it may be.
-async fn collect(
-    incoming: &mut Incoming,
+async fn collect<B: Body<Data = Bytes> + Unpin>(
+    incoming: &mut B,
     declared: Option<usize>,
 ) -> Result<Option<Bytes>, Refusal> {
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
+    let mut too_slow = Instant::now() + BODY_SILENCE;
     while !incoming.is_end_stream() {
-        let frame = match tokio::time::timeout(BODY_SILENCE, incoming.frame()).await {
+        let limit = too_slow.min(Instant::now() + BODY_SILENCE);
+        let frame = match tokio::time::timeout_at(limit, incoming.frame()).await {
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => break,
             Ok(Some(Err(_))) | Err(_) => return Err(Refusal::Incomplete),
@@ -126,6 +133,7 @@ async fn collect(
         let Ok(data) = frame.into_data() else {
             continue;
         };
+        too_slow += time_for(data.len());
         if first.is_empty() && all.is_empty() {
             // A short body comes in one piece, which needs no copy.
             first = data;
@@ -141,6 +149,14 @@ async fn collect(
         all.extend_from_slice(&data);
     }
     Ok(Some(if all.is_empty() { first } else { all.freeze() }))
+}
+
+/// How long so many bytes may take.
+fn time_for(bytes: usize) -> Duration {
+    let micros = u64::try_from(bytes)
+        .unwrap_or(u64::MAX)
+        .saturating_mul(1_000_000);
+    Duration::from_micros(micros.checked_div(BODY_RATE).unwrap_or(0))
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<usize> {
@@ -180,4 +196,62 @@ async fn discard(mut incoming: Incoming, headers: &HeaderMap, limit: usize) {
         }
     };
     let _in_time = tokio::time::timeout(DISCARD_TIME, reading).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// A body of `pieces`, each of `bytes` and after `pause`; how long reading took, and what of.
+    async fn read_slowly(
+        pieces: usize,
+        bytes: usize,
+        pause: Duration,
+    ) -> (Duration, Result<usize, Refusal>) {
+        let body = stream::unfold(0, |number| async move {
+            if number == pieces {
+                return None;
+            }
+            tokio::time::sleep(pause).await;
+            let frame = Frame::data(Bytes::from(vec![b'x'; bytes]));
+            Some((Ok::<_, Infallible>(frame), number + 1))
+        });
+        let begun = Instant::now();
+        let read = collect(&mut StreamBody::new(Box::pin(body)), None).await;
+        (begun.elapsed(), read.map(|read| read.unwrap().len()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t25_a_body_that_trickles_is_given_up_after_a_minute() {
+        let (took, read) = read_slowly(10_000, 1024, Duration::from_secs(1)).await;
+        assert!(matches!(read, Err(Refusal::Incomplete)), "{read:?}");
+        assert!(took >= BODY_SILENCE && took < BODY_SILENCE + Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t25_a_body_on_a_slow_link_is_read_to_its_end() {
+        let pieces = 8 * 1024 * 1024 / 65_536;
+        let (took, read) = read_slowly(pieces, 65_536, Duration::from_millis(999)).await;
+        assert_eq!(read.unwrap(), 8 * 1024 * 1024);
+        assert!(took > BODY_SILENCE * 2, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn t25_silence_after_a_fast_start_is_not_longer_than_any() {
+        let begun = Instant::now();
+        let body = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from(vec![
+            b'x';
+            16 << 20
+        ])))]);
+        let body = futures_util::StreamExt::chain(body, stream::pending());
+        let read = collect(&mut StreamBody::new(body), None).await;
+        assert!(matches!(read, Err(Refusal::Incomplete)));
+        assert_eq!(begun.elapsed().as_secs(), BODY_SILENCE.as_secs());
+    }
 }

@@ -1,8 +1,8 @@
 //! Passes one response on, byte for byte and at once, while a copy is metered.
 //!
-//! There is no channel and no task between the upstream's connection and the client's: hyper polls
-//! the body, and metering happens inside that poll. A task is started only to read on for a client
-//! that has left.
+//! There is no task between the connections of the upstream and the client: hyper polls the body for
+//! the client, and that poll drives the upstream's connection and meters. A task is started only to
+//! read on for a client that has left.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,11 +16,18 @@ use tokio::time::{Instant, Sleep};
 
 use super::Proxy;
 use super::charge::Charge;
+use super::doorbell::Doorbell;
 use super::drain;
 use super::leak::{Leak, LeakGuard};
 use super::meter::Meter;
 use super::upstream::Lease;
 use crate::usage::BodyEnd;
+
+/// Pieces that have already come are passed on as one, up to this size: what a client's connection
+/// writes at once, and little for a thousand streams.
+const JOINED_BYTES: usize = 64 * 1024;
+/// Room for pieces that are joined; more is made when they need it.
+const JOINED_ROOM: usize = 4 * 1024;
 
 /// Why a response is broken off. The client sees its connection closed before the body's end.
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +51,61 @@ pub(crate) struct Flow {
     metered: Option<(Meter, Charge)>,
     lease: Option<Lease>,
     silence: Silence,
+    /// Rung when the upstream may have sent something.
+    bell: Doorbell,
+    /// Everything that had come was taken.
+    is_drained: bool,
     /// The end that the connection's close means for this body.
     at_close: BodyEnd,
     has_ended: bool,
     /// Why it was broken off, until the client's connection is told.
     failure: Option<RelayError>,
+    /// The client's connection had time to write out what came before the failure.
+    has_paused: bool,
+}
+
+/// What is to be expected after some data.
+enum More {
+    /// It was not looked.
+    Unknown,
+    /// Nothing has come yet; the caller will be woken.
+    Waited,
+    /// The body's end.
+    Never,
+    /// The upstream's connection broke.
+    Broken(hyper::Error),
+}
+
+/// Pieces of a body that came one after the other. A lone piece is not copied.
+#[derive(Default)]
+struct Joined {
+    first: Bytes,
+    all: BytesMut,
+}
+
+impl Joined {
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn push(&mut self, data: Bytes) {
+        if self.first.is_empty() {
+            self.first = data;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.reserve(JOINED_ROOM);
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&data);
+    }
+
+    fn into_bytes(self) -> Bytes {
+        if self.all.is_empty() {
+            return self.first;
+        }
+        self.all.freeze()
+    }
 }
 
 impl Flow {
@@ -67,6 +124,8 @@ impl Flow {
             metered,
             lease: Some(lease),
             silence: Silence::new(silence),
+            bell: Doorbell::new(),
+            is_drained: false,
             at_close: if framed {
                 BodyEnd::Complete
             } else {
@@ -74,6 +133,7 @@ impl Flow {
             },
             has_ended: false,
             failure: None,
+            has_paused: false,
         };
         if flow.incoming.is_end_stream() {
             flow.end(BodyEnd::Complete);
@@ -81,49 +141,85 @@ impl Flow {
         flow
     }
 
-    /// The next bytes for the client.
+    /// The next bytes for the client: all that has already come, up to a limit.
     pub(crate) fn poll_bytes(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, RelayError>>> {
-        if let Some(error) = self.failure.take() {
-            return Poll::Ready(Some(Err(error)));
-        }
         while !self.has_ended {
-            match Pin::new(&mut self.incoming).poll_frame(cx) {
+            let (data, more) = self.poll_joined();
+            let mut bytes = Bytes::new();
+            if !data.is_empty() {
+                self.silence.end();
+                match self.take(data) {
+                    Ok(passed) => bytes = passed,
+                    Err(leak) => self.fail(BodyEnd::Cut, leak.into()),
+                }
+            }
+            match more {
+                _ if self.has_ended => {}
+                More::Unknown => {}
+                More::Waited if !bytes.is_empty() => {}
+                More::Waited if self.silence.is_too_long(cx) => {
+                    self.fail(BodyEnd::TimedOut, RelayError::Silent);
+                }
+                More::Waited => {
+                    self.bell.sleep(cx);
+                    return Poll::Pending;
+                }
+                More::Never => {
+                    self.end(self.at_close);
+                    bytes = self.with_rest(bytes);
+                }
+                More::Broken(error) => self.fail(BodyEnd::Cut, RelayError::Upstream(error)),
+            }
+            if !bytes.is_empty() {
+                return Poll::Ready(Some(Ok(bytes)));
+            }
+        }
+        // Hyper writes out what it has been given only when there is nothing more at the moment,
+        // and drops it when there is an error.
+        if self.failure.is_some() && !std::mem::replace(&mut self.has_paused, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(self.failure.take().map(Err))
+    }
+
+    /// What has already come from the upstream, in one piece, and what is to be expected after it.
+    /// Nothing is waited for once there is something.
+    fn poll_joined(&mut self) -> (Bytes, More) {
+        let mut joined = Joined::default();
+        if !self.bell.answer() && self.is_drained {
+            return (joined.into_bytes(), More::Waited);
+        }
+        self.is_drained = false;
+        let mut cx = Context::from_waker(self.bell.waker());
+        loop {
+            // What is asked below rings if more comes after it was asked.
+            let _before = self.bell.answer();
+            match poll_frame(&mut self.incoming, self.lease.as_mut(), &mut cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    self.silence.end();
                     // Trailers are not on the list of headers that are passed on.
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
-                    match self.take(data) {
-                        Ok(bytes) if bytes.is_empty() => {}
-                        Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
-                        Err(leak) => return self.fail(cx, BodyEnd::Cut, leak.into()),
+                    joined.push(data);
+                    if joined.len() >= JOINED_BYTES || self.incoming.is_end_stream() {
+                        return (joined.into_bytes(), More::Unknown);
                     }
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    return self.fail(cx, BodyEnd::Cut, RelayError::Upstream(error));
-                }
-                Poll::Ready(None) => {
-                    self.end(self.at_close);
-                    if let Some(rest) = self.guard.finish() {
-                        return Poll::Ready(Some(Ok(rest)));
-                    }
-                }
+                Poll::Ready(Some(Err(error))) => return (joined.into_bytes(), More::Broken(error)),
+                Poll::Ready(None) => return (joined.into_bytes(), More::Never),
                 Poll::Pending => {
-                    if self.silence.is_too_long(cx) {
-                        return self.fail(cx, BodyEnd::TimedOut, RelayError::Silent);
-                    }
-                    return Poll::Pending;
+                    self.is_drained = true;
+                    return (joined.into_bytes(), More::Waited);
                 }
             }
         }
-        Poll::Ready(None)
     }
 
-    /// Meters a chunk and gives what may be passed on now.
+    /// Meters data and gives what may be passed on now.
     fn take(&mut self, data: Bytes) -> Result<Bytes, Leak> {
         if let Some((meter, charge)) = self.metered.as_mut() {
             charge.byte();
@@ -135,22 +231,21 @@ impl Flow {
         }
         // With a known length hyper does not ask for more, so the end is here.
         self.end(BodyEnd::Complete);
+        Ok(self.with_rest(bytes))
+    }
+
+    /// The last bytes, with what the guard had held back.
+    fn with_rest(&mut self, bytes: Bytes) -> Bytes {
         let Some(rest) = self.guard.finish() else {
-            return Ok(bytes);
+            return bytes;
         };
         let mut all = BytesMut::from(bytes);
         all.extend_from_slice(&rest);
-        Ok(all.freeze())
+        all.freeze()
     }
 
-    /// Settles at once, but gives the error with the next poll: hyper writes out what it has been
-    /// given only when there is nothing more at the moment, and drops it when there is an error.
-    fn fail(
-        &mut self,
-        cx: &Context<'_>,
-        end: BodyEnd,
-        error: RelayError,
-    ) -> Poll<Option<Result<Bytes, RelayError>>> {
+    /// Settles at once; the client is told after the bytes that came before.
+    fn fail(&mut self, end: BodyEnd, error: RelayError) {
         tracing::warn!(%error, "a response was broken off");
         // What was read of such an answer may hold the credential, so none of it is recorded.
         if let RelayError::Leak(_) = error
@@ -160,8 +255,6 @@ impl Flow {
         }
         self.end(end);
         self.failure = Some(error);
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 
     /// Settles, and lets the connection be used again when the body was whole.
@@ -186,13 +279,27 @@ impl Flow {
     }
 }
 
+/// The next piece of a body, for which its connection may read on.
+fn poll_frame(
+    incoming: &mut Incoming,
+    lease: Option<&mut Lease>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    let frame = Pin::new(&mut *incoming).poll_frame(cx);
+    if frame.is_pending() && lease.is_some_and(|lease| lease.drive(cx)) {
+        return Pin::new(incoming).poll_frame(cx);
+    }
+    frame
+}
+
 /// Measures how long the upstream has been silent while somebody listened: a slow client's time
 /// does not count.
 struct Silence {
     limit: Duration,
     since: Option<Instant>,
-    /// Set again only when it fires, so that a busy stream costs one look at the clock per wait.
-    timer: Pin<Box<Sleep>>,
+    /// Made with the first wait: most short answers are there at once. Set again only when it
+    /// fires, so that a busy stream costs one look at the clock per wait.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Silence {
@@ -200,7 +307,7 @@ impl Silence {
         Self {
             limit,
             since: None,
-            timer: Box::pin(tokio::time::sleep(limit)),
+            timer: None,
         }
     }
 
@@ -210,11 +317,13 @@ impl Silence {
 
     fn is_too_long(&mut self, cx: &mut Context<'_>) -> bool {
         let since = *self.since.get_or_insert_with(Instant::now);
-        while self.timer.as_mut().poll(cx).is_ready() {
+        let first = || Box::pin(tokio::time::sleep(self.limit));
+        let timer = self.timer.get_or_insert_with(first);
+        while timer.as_mut().poll(cx).is_ready() {
             if since.elapsed() >= self.limit {
                 return true;
             }
-            self.timer.as_mut().reset(since + self.limit);
+            timer.as_mut().reset(since + self.limit);
         }
         false
     }

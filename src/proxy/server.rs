@@ -22,8 +22,6 @@ use super::{Proxy, serve};
 
 /// Longest request head; `design.md` 12.
 const MAX_HEAD: usize = 64 * 1024;
-/// Most header lines of a request; real clients send about thirty.
-const MAX_HEADER_LINES: usize = 200;
 /// Read buffer of a connection: a head, and a piece of a large body.
 const READ_BUFFER: usize = 128 * 1024;
 /// How long a known client's connection may be idle, or take for a head: longer than clients keep
@@ -87,7 +85,6 @@ async fn connection(proxy: Arc<Proxy>, socket: ClientSocket) {
         .timer(TokioTimer::new())
         .header_read_timeout(KNOWN_IDLE)
         .max_header_size(MAX_HEAD)
-        .max_headers(MAX_HEADER_LINES)
         .max_buf_size(READ_BUFFER);
     let mut served = pin!(builder.serve_connection(TokioIo::new(ClientStream(socket)), service));
     let mut stranger_limit = pin!(tokio::time::sleep(STRANGER_LIMIT));

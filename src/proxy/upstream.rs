@@ -8,6 +8,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Context;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::time::Instant;
 
 use super::connect::{CONNECT_LIMIT, ConnectError, Connected, Connector};
+use super::driven::{Driver, Shared as Driven};
 use super::tasks::Tasks;
 use super::{ProxySetupError, UpstreamSettings};
 
@@ -82,8 +84,14 @@ pub(crate) struct Upstream {
 #[derive(Default)]
 struct Pool {
     closed: bool,
-    http1: Vec<(http1::SendRequest<Full<Bytes>>, Instant)>,
+    http1: Vec<(Http1, Instant)>,
     http2: Vec<Shared>,
+}
+
+/// A connection for one request at a time.
+struct Http1 {
+    sender: http1::SendRequest<Full<Bytes>>,
+    driven: Arc<Driven>,
 }
 
 struct Shared {
@@ -99,7 +107,7 @@ pub(crate) struct Ready {
 }
 
 enum Sender {
-    Http1(http1::SendRequest<Full<Bytes>>),
+    Http1(Http1),
     Http2(http2::SendRequest<Full<Bytes>>, StreamCount),
 }
 
@@ -123,16 +131,26 @@ impl Drop for StreamCount {
 pub(crate) struct Lease {
     upstream: Arc<Upstream>,
     sender: Sender,
+    /// `None` for a connection that others read from too.
+    driver: Option<Driver>,
 }
 
 impl Lease {
+    /// Lets the connection read on for whoever waits for its response; whether that is possible.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) -> bool {
+        let driver = self.driver.as_mut();
+        driver.map(|driver| driver.drive(cx)).is_some()
+    }
+
     /// The response was read to its end.
     pub(crate) fn give_back(self) {
         match self.sender {
-            Sender::Http1(sender) if !sender.is_closed() => {
+            Sender::Http1(http1) if !http1.sender.is_closed() => {
+                // Its own task has it again before another request can.
+                drop(self.driver);
                 let mut pool = self.upstream.lock();
                 if !pool.closed && pool.http1.len() < MAX_IDLE {
-                    pool.http1.push((sender, Instant::now()));
+                    pool.http1.push((http1, Instant::now()));
                 }
             }
             Sender::Http1(_) | Sender::Http2(..) => {}
@@ -219,16 +237,16 @@ impl Upstream {
 
     async fn pooled(&self) -> Option<Sender> {
         loop {
-            let mut sender = match self.take()? {
-                Sender::Http1(sender) => sender,
+            let mut http1 = match self.take()? {
+                Sender::Http1(http1) => http1,
                 shared @ Sender::Http2(..) => return Some(shared),
             };
-            if sender.is_ready() {
-                return Some(Sender::Http1(sender));
+            if http1.sender.is_ready() {
+                return Some(Sender::Http1(http1));
             }
             // It may have delivered its last response a moment ago; a closed one fails at once.
-            if let Ok(Ok(())) = tokio::time::timeout(SETTLE_DOWN, sender.ready()).await {
-                return Some(Sender::Http1(sender));
+            if let Ok(Ok(())) = tokio::time::timeout(SETTLE_DOWN, http1.sender.ready()).await {
+                return Some(Sender::Http1(http1));
             }
         }
     }
@@ -250,8 +268,8 @@ impl Upstream {
             }
         }
         match pool.http1.pop() {
-            Some((sender, since)) if now.duration_since(since) <= self.http1_idle => {
-                Some(Sender::Http1(sender))
+            Some((http1, since)) if now.duration_since(since) <= self.http1_idle => {
+                Some(Sender::Http1(http1))
             }
             Some(_) => {
                 // The ones below it have been idle for longer still.
@@ -298,8 +316,9 @@ impl Upstream {
             .handshake(io)
             .await
             .map_err(failed)?;
-        self.drive(connection);
-        Ok(Sender::Http1(sender))
+        let driven = Driven::new(connection);
+        self.tasks.spawn(driven.driving());
+        Ok(Sender::Http1(Http1 { sender, driven }))
     }
 
     fn drive(&self, connection: impl Future<Output = hyper::Result<()>> + Send + 'static) {
@@ -338,17 +357,23 @@ impl Ready {
         let request = upstream
             .request(outgoing, is_http2)
             .map_err(|_| SendError::NotSent)?;
-        let (response, sender) = match sender {
-            Sender::Http1(mut sender) => {
-                let response = sender.try_send_request(request).await;
-                (response.map_err(judge)?, Sender::Http1(sender))
+        let (response, sender, driver) = match sender {
+            Sender::Http1(mut http1) => {
+                let response = http1.sender.try_send_request(request).await;
+                let driver = http1.driven.driver();
+                (response.map_err(judge)?, Sender::Http1(http1), Some(driver))
             }
             Sender::Http2(mut sender, count) => {
                 let response = sender.try_send_request(request).await;
-                (response.map_err(judge)?, Sender::Http2(sender, count))
+                (response.map_err(judge)?, Sender::Http2(sender, count), None)
             }
         };
-        Ok((response, Lease { upstream, sender }))
+        let lease = Lease {
+            upstream,
+            sender,
+            driver,
+        };
+        Ok((response, lease))
     }
 }
 

@@ -49,6 +49,7 @@ impl Fold {
                 refusals_beyond_listed: 0,
                 on_cap: OnCap::default(),
                 over_cap_pico_usd: PicoUsd::ZERO,
+                workspace: None,
                 ledger: first.head,
             },
             requests: Vec::new(),
@@ -129,7 +130,7 @@ impl Fold {
                     line.reason = Some(format!("corrected: {reason}"));
                 }
             }
-            Entry::Overrun { .. } | Entry::Closed { .. } => {}
+            Entry::Overrun { .. } | Entry::Closed { .. } | Entry::Audited { .. } => {}
         }
     }
 
@@ -141,6 +142,7 @@ impl Fold {
                 on_cap,
                 pricing_digest,
                 argv0,
+                host,
                 version,
                 resumed: _,
             } => {
@@ -151,6 +153,7 @@ impl Fold {
                 receipt.labproxy_version.clone_from(version);
                 receipt.agent = Agent {
                     argv0: argv0.clone(),
+                    host: host.clone(),
                     ..Agent::default()
                 };
                 receipt.end_reason = None;
@@ -161,7 +164,12 @@ impl Fold {
                 exit_code,
                 signal,
                 free_requests,
+                workspace,
             } => {
+                if let Some(later) = workspace {
+                    let all = receipt.workspace.get_or_insert_default();
+                    all.then(later);
+                }
                 receipt.end_reason = Some(end_reason.clone());
                 receipt.ended_at = Some(at);
                 receipt.agent.exit_code = *exit_code;

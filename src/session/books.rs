@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::owner::OwnerLock;
-use super::slot::{Slot, make_private, opened_entry};
+use super::slot::{Slot, clear_dead_sockets, make_private, opened_entry};
 use super::start::Plan;
 use crate::clock::SharedClock;
 use crate::config::{Config, Paths};
@@ -32,11 +32,12 @@ pub fn open(paths: &Paths, config: &Config, clock: SharedClock) -> Result<Ledger
     .map_err(|error| Failure::because("the ledger cannot be used, so nothing is sent", &error))
 }
 
-/// Keeps the open holds of every session whose owner is gone.
+/// Keeps the open holds of every session whose owner is gone, and removes such sessions' sockets.
 ///
 /// # Errors
 /// When the ledger cannot be read or written.
 pub fn recover(ledger: &Ledger, paths: &Paths) -> Result<Vec<(SessionId, PicoUsd)>, Failure> {
+    clear_dead_sockets(paths);
     let open = Reader::open(ledger.path())
         .and_then(|reader| reader.sessions_with_open_holds())
         .map_err(|error| Failure::because("the ledger cannot be read", &error))?;

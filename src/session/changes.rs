@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal};
 
 use super::books;
-use super::control::{Call, ControlError};
+use super::control::{Call, ControlError, PULLING};
 use super::listing::ask_now;
 use super::owner::{OwnerError, OwnerLock, OwnerRecord, Ownership, ownership};
 use super::processes::ProcessStamp;
+use super::remote::confirm;
 use super::slot::sockets_of;
-use crate::config::Paths;
+use super::workspace::mirror::SessionMirror;
+use crate::config::{Environment, Paths};
 use crate::id::{RequestId, SessionId};
 use crate::ledger::{Entry, Ledger};
 use crate::money::PicoUsd;
@@ -24,18 +26,29 @@ use crate::report::Failure;
 const STOP_WAIT: Duration = Duration::from_secs(40);
 /// How often an ending session is looked at; a lock cannot be waited for with a limit.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often an ending session is asked whether it brings its agent's work here.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 /// How long an owner that just began or is ending may leave its socket unanswered.
 const UNREACHABLE_WAIT: Duration = Duration::from_secs(2);
 /// How long a killed process may take to go.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 
 /// What came of a stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
-    /// Its owner was told, and ended it.
-    Ended,
-    /// Nobody owned it; what was left of it is ended.
-    WasNotRunning,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether an owner was told, and ended it; else what was left of it is ended now.
+    pub was_running: bool,
+    /// What its host says is left there, when it has one.
+    pub there: Option<String>,
+}
+
+/// What is left of a session that was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// What its host says is left there, when it has one.
+    pub host: Option<String>,
+    /// Where the files of its workspace stay, when it had one that was mirrored.
+    pub workspace: Option<String>,
 }
 
 /// How an owner answered.
@@ -97,29 +110,53 @@ pub(super) fn take_lock(session: &SessionId, paths: &Paths) -> Result<OwnerLock,
 pub fn stop(
     session: &SessionId,
     paths: &Paths,
+    environment: &Environment,
     ledger: &OpenLedger<'_>,
 ) -> Result<Stopped, Failure> {
-    match ask_owner(session, paths, &Call::Stop)? {
-        Answered::Value(_) => wait_for_end(session, paths).map(|()| Stopped::Ended),
+    let was_running = match ask_owner(session, paths, &Call::Stop)? {
+        Answered::Value(_) => {
+            wait_for_end(session, paths)?;
+            true
+        }
         Answered::NoOwner => {
             let lock = take_lock(session, paths)?;
             let ledger = ledger()?;
             settle_remains(session, paths, &ledger, &lock)?;
-            Ok(Stopped::WasNotRunning)
+            false
         }
-    }
+    };
+    // What the owner could confirm is written down; else the host is asked from here.
+    let _lock = take_lock(session, paths)?;
+    let there = confirm::end_remains(session, paths, environment)?;
+    Ok(Stopped { was_running, there })
+}
+
+/// Tells a running session to end, and does not wait: of several, all end at the same time. Whether it
+/// was told; one that cannot be is left to [`stop`], which says why.
+pub fn tell_to_stop(session: &SessionId, paths: &Paths) -> bool {
+    ask_now(session, paths, &Call::Stop).is_ok()
 }
 
 /// Opens the ledger when it is needed.
 pub type OpenLedger<'a> = dyn Fn() -> Result<Ledger, Failure> + 'a;
 
 fn wait_for_end(session: &SessionId, paths: &Paths) -> Result<(), Failure> {
-    let begun = Instant::now();
+    let mut begun = Instant::now();
+    let mut asked = Instant::now();
     while begun.elapsed() < STOP_WAIT {
         match ownership(&paths.session(session)) {
             Ok(Ownership::Held(_)) => thread::sleep(LOOK_EVERY),
             Ok(Ownership::Free(_)) | Err(OwnerError::Missing) => return Ok(()),
             Err(error) => return Err(locked(&error)),
+        }
+        // As long as it brings its agent's work here it does what it was told.
+        if asked.elapsed() >= ASK_EVERY {
+            asked = Instant::now();
+            if ask_now(session, paths, &Call::Status)
+                .is_ok_and(|status| status.get("state").is_some_and(|state| state == PULLING))
+            {
+                begun = Instant::now();
+            }
         }
     }
     Err(Failure::failed(format!(
@@ -167,6 +204,7 @@ pub(super) fn settle_remains(
                 exit_code: None,
                 signal: None,
                 free_requests: 0,
+                workspace: None,
             },
         )?;
     }
@@ -233,17 +271,35 @@ pub fn top_up(
     Ok(cap)
 }
 
-/// Forgets a session: its directory and sockets. What it spent stays in the ledger.
+/// Forgets a session: its directory and sockets. What it spent stays in the ledger. With
+/// `leave_remains` also when its host cannot be asked to end what is left there.
 ///
 /// # Errors
-/// When somebody owns it, or the directory cannot be removed.
-pub fn discard(session: &SessionId, paths: &Paths, ledger: &OpenLedger<'_>) -> Result<(), Failure> {
+/// When somebody owns it, its host cannot be asked, or the directory cannot be removed.
+pub fn discard(
+    session: &SessionId,
+    leave_remains: bool,
+    paths: &Paths,
+    environment: &Environment,
+    ledger: &OpenLedger<'_>,
+) -> Result<Discarded, Failure> {
     let lock = take_lock(session, paths)?;
     settle_remains(session, paths, &ledger()?, &lock)?;
     let directory = paths.session(session);
+    let workspace = SessionMirror::find(session, paths)?.map(|mirror| mirror.given_up());
+    let host = match confirm::end_remains(session, paths, environment) {
+        Err(failure) if leave_remains => Some(confirm::left_there(session, &directory, &failure)),
+        Err(failure) => {
+            return Err(failure.hint(
+                "'labproxy session discard --leave-remains ID' forgets the session all the same",
+            ));
+        }
+        Ok(there) => there,
+    };
     fs::remove_dir_all(&directory).map_err(|error| {
         Failure::because(format!("{} cannot be removed", directory.display()), &error)
-    })
+    })?;
+    Ok(Discarded { host, workspace })
 }
 
 /// Corrects what a kept hold is charged. A running session counts its own charges, so it has to end

@@ -51,6 +51,9 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// `design.md` 12.
 const PROBE: Duration = Duration::from_secs(10);
 
+/// The state of a session that brings its agent's work here: an end that takes its time.
+pub const PULLING: &str = "pulling";
+
 /// A session's state in short.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -58,7 +61,7 @@ pub struct Status {
     pub session: SessionId,
     /// The owner's pid.
     pub pid: i32,
-    /// `running` or `stopping`.
+    /// `running`, `stopping`, or [`PULLING`].
     pub state: String,
     /// The cap.
     pub cap_pico_usd: u64,
@@ -70,6 +73,32 @@ pub struct Status {
     pub waiting: usize,
     /// The agent's pid, while it runs.
     pub agent_pid: Option<i32>,
+    /// How the link to the agent's host is; `None`: it works here.
+    #[serde(default)]
+    pub link: Option<HostLink>,
+}
+
+/// How the link of a session to its host is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostLink {
+    /// There was none yet.
+    Connecting,
+    /// It works.
+    Up,
+    /// It is lost, and tried again.
+    Lost,
+}
+
+impl HostLink {
+    /// The word for people, as in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Up => "up",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 /// An answer of a handler: the status and a JSON value, or a sentence.

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use base64::Engine as _;
@@ -17,10 +17,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::agent::{AgentStdio, own_program};
+use super::agent::AgentStdio;
 use super::environment::{contains, passes};
 use super::launch::{Audience, private_log};
 use super::live::Live;
+use crate::child::own_program;
 use crate::config::Environment;
 use crate::config::load::LOG_VARIABLE;
 use crate::id::SessionId;
@@ -30,6 +31,8 @@ use crate::secret::Credential;
 /// The hidden command that is the detached process.
 pub const DETACHED_COMMAND: &str = "__detached";
 
+/// What a detached agent writes to standard error.
+const AGENT_ERR: &str = "agent.err";
 /// Arguments and environment together stay below the kernel's limit for a new program, 6 MiB with
 /// the usual stack; base64 and JSON add less than this again.
 const HANDOVER_BYTES_MAX: u64 = 16 << 20;
@@ -204,8 +207,12 @@ impl Audience for Detached {
     fn stdio(&self, directory: &Path) -> Result<AgentStdio, Failure> {
         Ok(AgentStdio::Files {
             out: private_log(&directory.join("agent.out"))?,
-            err: private_log(&directory.join("agent.err"))?,
+            err: private_log(&directory.join(AGENT_ERR))?,
         })
+    }
+
+    fn error_file(&self, directory: &Path) -> Option<PathBuf> {
+        Some(directory.join(AGENT_ERR))
     }
 
     fn ready(&mut self, _live: &Live, exports: Option<&str>) -> Result<(), Failure> {

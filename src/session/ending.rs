@@ -1,19 +1,26 @@
 //! The end of a session, in order: requests in flight, what the agent left, the last entry, the
 //! sockets, the receipt.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::agent::AgentEnd;
+use super::agent::{AgentEnd, Loss};
 use super::control::ControlServer;
 use super::live::Live;
-use super::orphans;
+use super::orphans::{self, LEFTOVER_GRACE};
 use super::processes::ProcessStamp;
+use super::remote::confirm;
+use super::remote::open::Remote;
+use super::remote::record::Remains;
 use super::running::{Ending, GRACE};
 use super::signals::{Asked, Signals};
 use super::start::Plan;
+use super::workspace::syncing::{Ended, Syncing};
 use super::{books, receipt};
 use crate::ledger::Entry;
 use crate::proxy::Counters;
@@ -21,6 +28,8 @@ use crate::report::{self, Failure, counted};
 use crate::table::Style;
 use crate::usage::{CREDENTIAL_REFUSED, CloseReason};
 
+/// So much of a failed agent's error output is shown: a screen, in which the reason is.
+const LAST_WORDS_BYTES: u64 = 4 * 1024;
 /// After this long the user is told what is waited for.
 const TELL_AFTER: Duration = Duration::from_secs(1);
 
@@ -35,6 +44,10 @@ pub enum EndReason {
     Stopped,
     /// A charge above its hold, or one that could not be bounded, closed the session.
     Overrun,
+    /// The link to the agent's host was lost, and did not come back within the lease.
+    LinkLost,
+    /// The session's side on the agent's host was killed, or the host restarted.
+    HostKilled,
     /// labproxy itself failed.
     Error,
 }
@@ -47,6 +60,8 @@ impl EndReason {
             Self::Cap => "cap",
             Self::Stopped => "stopped",
             Self::Overrun => "overrun",
+            Self::LinkLost => "link_lost",
+            Self::HostKilled => "host_killed",
             Self::Error => "error",
         }
     }
@@ -65,7 +80,9 @@ impl EndReason {
             Some(CloseReason::Ending) | None => {}
         }
         match ending {
-            Ending::Stopped { .. } => Self::Stopped,
+            Ending::Stopped { .. } | Ending::Unreached { .. } => Self::Stopped,
+            Ending::AgentExit(AgentEnd::Lost(Loss::Link)) => Self::LinkLost,
+            Ending::AgentExit(AgentEnd::Lost(Loss::Host)) => Self::HostKilled,
             Ending::AgentExit(end) if balance.cap_reached && end.status() != 0 => Self::Cap,
             Ending::AgentExit(_) => Self::AgentExit,
         }
@@ -80,6 +97,8 @@ pub struct End<'a> {
     pub plan: &'a Plan,
     /// How text on stderr may look.
     pub style: Style,
+    /// Where the agent's error output went, when nobody saw it.
+    pub error_file: Option<&'a Path>,
     /// Whether labproxy itself failed, such as an agent that could not be started.
     pub failed: bool,
 }
@@ -92,19 +111,32 @@ pub async fn end(
     live: &Arc<Live>,
     control: ControlServer,
     end: &End<'_>,
+    (remote, workspace): (Option<Remote>, Option<Syncing>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let End {
         ending,
         plan,
         style,
+        error_file,
         failed,
     } = *end;
     let own = ProcessStamp::current();
-    let (leftovers, ()) = tokio::join!(
-        orphans::end_leftovers(own),
-        settle_in_flight(live, ending, signals)
-    );
+    let host = plan.host.as_ref().map(|host| host.name.as_str());
+    let hurry = CancellationToken::new();
+    let clear = async {
+        // Before what is left here: ssh is ours, and is needed to hear from the host.
+        let remains = match remote {
+            Some(remote) => Some(remote.end(LEFTOVER_GRACE, hurry.cancelled()).await),
+            None => None,
+        };
+        // The tree is quiet only now.
+        let is_quiet = remains.as_ref().is_some_and(Result::is_ok);
+        let home = bring_home(live, workspace, is_quiet, &hurry).await;
+        (remains, home, orphans::end_leftovers(own).await)
+    };
+    let all = async { tokio::join!(clear, settle_in_flight(live, ending, &hurry)) };
+    let ((remains, home, leftovers), ()) = hurried(all, &hurry, signals).await;
     let reason = if failed {
         EndReason::Error
     } else {
@@ -121,6 +153,7 @@ pub async fn end(
                 exit_code: agent.and_then(AgentEnd::exit_code),
                 signal: agent.and_then(AgentEnd::signal_name),
                 free_requests: counters.free,
+                workspace: home.as_ref().map(|home| home.sums.clone()),
             }],
         )
         .await;
@@ -130,6 +163,8 @@ pub async fn end(
     let written = receipt_at_end(live, plan, style);
     tell_notes(&Notes {
         had_agent: plan.agent.is_some() && !failed,
+        early: early_end(host, agent, counters),
+        last_words: error_file.and_then(last_words),
         counters,
         leftovers,
         refused_callers,
@@ -139,15 +174,65 @@ pub async fn end(
             _ => None,
         },
     });
+    let confirmed = tell_remains(host, remains);
+    if let Some(home) = home {
+        report::tell(&home.text);
+    }
     ended.map_err(|error| Failure::because("the session's last entry was not written", &*error))?;
-    written
+    written.and(confirmed)
 }
 
-/// Lets requests in flight end within the grace; a further signal ends it at once.
-async fn settle_in_flight(live: &Live, ending: &Ending, signals: &mut Signals) {
+/// Brings the agent's work here, when there is a workspace.
+async fn bring_home(
+    live: &Live,
+    workspace: Option<Syncing>,
+    is_quiet: bool,
+    hurry: &CancellationToken,
+) -> Option<Ended> {
+    let workspace = workspace?;
+    live.bringing_home(true);
+    let ended = workspace.end(is_quiet, hurry).await;
+    live.bringing_home(false);
+    Some(ended)
+}
+
+/// Tells what the host says is left; that it could not say is a failure.
+fn tell_remains(
+    host: Option<&str>,
+    remains: Option<Result<Remains, Failure>>,
+) -> Result<(), Failure> {
+    if let (Some(host), Some(remains)) = (host, remains) {
+        tell(&confirm::line(host, &remains?));
+    }
+    Ok(())
+}
+
+/// Does something to its end; a further signal hurries it.
+async fn hurried<T>(
+    doing: impl Future<Output = T>,
+    hurry: &CancellationToken,
+    signals: &mut Signals,
+) -> T {
+    tokio::pin!(doing);
+    loop {
+        tokio::select! {
+            done = &mut doing => return done,
+            asked = signals.next() => {
+                if !matches!(asked, Asked::Child | Asked::Continue) {
+                    hurry.cancel();
+                }
+            }
+        }
+    }
+}
+
+/// Lets requests in flight end within the grace, or at once when that is wanted.
+async fn settle_in_flight(live: &Live, ending: &Ending, hurry: &CancellationToken) {
     let grace = match ending {
         Ending::AgentExit(_) => GRACE,
-        Ending::Stopped { until, .. } => until.saturating_duration_since(Instant::now()),
+        Ending::Stopped { until, .. } | Ending::Unreached { until, .. } => {
+            until.saturating_duration_since(Instant::now())
+        }
     };
     let shutdown = live.proxy.shutdown(grace);
     tokio::pin!(shutdown);
@@ -156,11 +241,9 @@ async fn settle_in_flight(live: &Live, ending: &Ending, signals: &mut Signals) {
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            asked = signals.next() => {
-                if !matches!(asked, Asked::Child | Asked::Continue) {
-                    live.proxy.shutdown(Duration::ZERO).await;
-                    return;
-                }
+            () = hurry.cancelled() => {
+                live.proxy.shutdown(Duration::ZERO).await;
+                return;
             }
             () = tokio::time::sleep_until(tell_at), if !told => {
                 told = true;
@@ -194,9 +277,53 @@ fn receipt_at_end(live: &Live, plan: &Plan, style: Style) -> Result<(), Failure>
     Ok(())
 }
 
+/// Whether an agent on a host failed before it made a request, and whether it ever came as far as the
+/// proxy: the first thing to know of a start that failed.
+fn early_end(host: Option<&str>, agent: Option<AgentEnd>, counters: Counters) -> Option<String> {
+    let host = host?;
+    let failed = agent.filter(|end| end.status() != 0 && !matches!(end, AgentEnd::Lost(_)))?;
+    if counters.messages > 0 {
+        return None;
+    }
+    let calls = counters.free.saturating_add(counters.unauthenticated);
+    let contact = if calls == 0 {
+        "the proxy was never contacted".to_owned()
+    } else {
+        let calls = counted(calls, "other call", "other calls");
+        format!("the proxy was contacted: {calls}")
+    };
+    Some(format!(
+        "the agent on {host} ended with status {} before it made a request; {contact}",
+        failed.status()
+    ))
+}
+
+/// The end of what an agent wrote to its error file, each line as a terminal may show it.
+fn last_words(path: &Path) -> Option<String> {
+    let mut file = std::fs::File::open(path).ok()?;
+    let length = file.metadata().ok()?.len();
+    let start = length.saturating_sub(LAST_WORDS_BYTES);
+    file.seek(SeekFrom::Start(start)).ok()?;
+    let mut bytes = Vec::new();
+    file.take(LAST_WORDS_BYTES).read_to_end(&mut bytes).ok()?;
+    if bytes.is_empty() {
+        return None;
+    }
+    let mut text = format!("labproxy: the end of {}:\n", path.display());
+    for line in bytes.trim_ascii_end().split(|byte| *byte == b'\n') {
+        text.push_str(&crate::escape::escape_line(line));
+        text.push('\n');
+    }
+    Some(text)
+}
+
 /// What a user should know beside the receipt.
 struct Notes {
     had_agent: bool,
+    /// A remote agent that failed before it made a request.
+    early: Option<String>,
+    /// What the agent wrote at last, when nobody saw it.
+    last_words: Option<String>,
     counters: Counters,
     leftovers: usize,
     refused_callers: u64,
@@ -210,6 +337,12 @@ fn tell_notes(notes: &Notes) {
             "the ledger could not be written ({what}): no request was forwarded from then on. What \
              was in flight is charged at its whole hold when labproxy is started again"
         ));
+    }
+    if let Some(early) = &notes.early {
+        tell(early);
+        if let Some(words) = &notes.last_words {
+            report::tell(words);
+        }
     }
     for path in &notes.changed {
         tell(&format!(

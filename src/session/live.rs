@@ -4,13 +4,16 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::StatusCode;
 use tokio::sync::watch;
 
-use super::control::{Answer, Call, ControlServer, Controlled, Refusal, Status, bind_private};
+use super::control::{
+    Answer, Call, ControlServer, Controlled, HostLink, PULLING, Refusal, Status, bind_private,
+};
+use super::ending::EndReason;
 use super::environment::{self, AgentEnvironment, AgentKind, EnvironmentParts};
 use super::owner::{OwnerLock, OwnerRecord};
 use super::processes::ProcessStamp;
@@ -21,7 +24,7 @@ use crate::cap::Account;
 use crate::clock::SharedClock;
 use crate::config::{CredentialChoice, CredentialReference};
 use crate::id::SessionId;
-use crate::ledger::Ledger;
+use crate::ledger::{Entry, Ledger};
 use crate::money::PicoUsd;
 use crate::proxy::credential::{CredentialError, CredentialStore};
 use crate::proxy::{Proxy, ProxyParts};
@@ -39,8 +42,8 @@ pub struct Live {
     pub directory: PathBuf,
     /// Where its sockets are.
     pub sockets: PathBuf,
-    /// `http://127.0.0.1:PORT`.
-    pub base_url: String,
+    /// `http://127.0.0.1:PORT`; `None` when the agent is on a host, which has a port of its own.
+    pub base_url: Option<String>,
     /// Its money.
     pub account: Arc<Account>,
     /// The ledger.
@@ -55,6 +58,9 @@ pub struct Live {
     record: Mutex<OwnerRecord>,
     agent_pid: AtomicI32,
     stop: watch::Sender<bool>,
+    is_pulling: AtomicBool,
+    /// How the link to the host is; shared with whoever hears of it.
+    pub(super) link: Arc<Mutex<Option<HostLink>>>,
 }
 
 /// What an agent or a person needs to use a live session, and what must be wiped after.
@@ -66,22 +72,45 @@ pub struct Access {
 }
 
 impl Live {
-    /// Makes a session live: credential, proxy, listeners, the durable entry, the control socket.
-    /// Takes the place out of `slot` once the entry is durable; whoever gives this up before that
-    /// still has the place to abandon.
+    /// Makes what a session needs before it is in the ledger: credential, proxy, listeners. May be given
+    /// up at any moment: nothing was recorded.
+    ///
+    /// # Errors
+    /// What could not be made.
+    pub async fn prepare(
+        plan: &mut Plan,
+        ledger: Ledger,
+        slot: &Slot,
+        clock: SharedClock,
+    ) -> Result<Prepared, Failure> {
+        let sockets = slot.sockets(&plan.paths);
+        let (parts, access) = Self::serve(plan, ledger, slot, &sockets, clock).await?;
+        Ok(Prepared {
+            parts,
+            access,
+            sockets,
+        })
+    }
+
+    /// Makes a session live: the durable entry, the control socket. Must not be given up: what the
+    /// ledger's writer was told it writes, and an entry that opens a session has one that ends it. Takes
+    /// the place out of `slot` once the entry is durable.
     ///
     /// # Errors
     /// What could not be made. Until the entry is durable nothing was spent or recorded.
     pub async fn begin(
-        plan: &mut Plan,
-        ledger: Ledger,
+        plan: &Plan,
+        prepared: Prepared,
         slot: &mut Option<Slot>,
-        clock: SharedClock,
     ) -> Result<(Arc<Self>, ControlServer, Access), Failure> {
         let no_place = || Failure::failed("the session has no directory");
+        let Prepared {
+            parts,
+            access,
+            sockets,
+        } = prepared;
         let place = slot.as_ref().ok_or_else(no_place)?;
-        let sockets = place.sockets(&plan.paths);
-        let (parts, access) = Self::serve(plan, ledger, place, &sockets, clock).await?;
+        books::opened(&parts.ledger, place, parts.cap, plan).await?;
         let taken = slot.take().ok_or_else(no_place)?;
         let record = Mutex::new(OwnerRecord::current(sockets.join("control.sock")));
         let live = Arc::new(Self {
@@ -98,9 +127,16 @@ impl Live {
             record,
             agent_pid: AtomicI32::new(0),
             stop: watch::Sender::new(false),
+            is_pulling: AtomicBool::new(false),
+            link: Arc::default(),
         });
-        let control = live.open_control()?;
-        Ok((live, control, access))
+        match live.open_control() {
+            Ok(control) => Ok((live, control, access)),
+            Err(failure) => {
+                live.never_ran().await;
+                Err(failure)
+            }
+        }
     }
 
     async fn serve(
@@ -151,12 +187,12 @@ impl Live {
         };
         let proxy = Proxy::new(parts, plan.config.proxy_settings(), credential, placeholder)
             .map_err(|error| Failure::because("the proxy cannot be set up", &error))?;
-        let base_url = listen(&proxy, sockets).await?;
+        let base_url = listen(&proxy, sockets, plan.agent_is_here()).await?;
         slot.lock
             .record(&OwnerRecord::current(sockets.join("control.sock")))
             .map_err(|error| Failure::because("the session cannot be locked", &error))?;
-        books::opened(&ledger, slot, cap, plan).await?;
         let served = Served {
+            cap,
             base_url,
             account,
             ledger,
@@ -164,6 +200,20 @@ impl Live {
             clock,
         };
         Ok((served, access))
+    }
+
+    /// Ends in the ledger what was opened there and cannot go on.
+    async fn never_ran(&self) {
+        let ended = Entry::Ended {
+            end_reason: EndReason::Error.word().to_owned(),
+            exit_code: None,
+            signal: None,
+            free_requests: 0,
+            workspace: None,
+        };
+        if let Err(error) = self.ledger.append(&self.session, vec![ended]).await {
+            tracing::warn!(%error, "the end of the session was not written down");
+        }
     }
 
     fn open_control(self: &Arc<Self>) -> Result<ControlServer, Failure> {
@@ -174,6 +224,11 @@ impl Live {
                 &error,
             )
         })
+    }
+
+    /// Where an agent of this machine finds the proxy.
+    pub fn local_url(&self) -> &str {
+        self.base_url.as_deref().unwrap_or_default()
     }
 
     /// The environment for an agent of this session.
@@ -187,17 +242,11 @@ impl Live {
             plan.environment.all(),
             &EnvironmentParts {
                 kind,
-                base_url: &self.base_url,
+                base_url: self.local_url(),
                 placeholder: &access.placeholder,
                 pass_env: &plan.config.session.pass_env.value,
                 credential: Some(&access.credential),
-                credential_variable: match &plan.config.upstream.credential.value {
-                    CredentialChoice::Named(CredentialReference::Env { name, .. }) => Some(name),
-                    CredentialChoice::Named(
-                        CredentialReference::File { .. } | CredentialReference::Command { .. },
-                    )
-                    | CredentialChoice::Dummy { .. } => None,
-                },
+                credential_variable: plan.credential_variable(),
             },
         )
     }
@@ -217,7 +266,7 @@ impl Live {
         let no_proxy = plan.environment.get("NO_PROXY");
         let settings = settings_file::merged(
             claude.given.clone(),
-            &self.base_url,
+            self.local_url(),
             &access.placeholder,
             no_proxy.as_deref().and_then(|text| text.to_str()),
         );
@@ -253,6 +302,11 @@ impl Live {
         self.agent_pid.store(0, Ordering::Relaxed);
     }
 
+    /// Whether the agent's work is being brought here, which takes its time.
+    pub fn bringing_home(&self, yes: bool) {
+        self.is_pulling.store(yes, Ordering::Relaxed);
+    }
+
     /// Asks the session to end.
     pub fn request_stop(&self) {
         self.stop.send_replace(true);
@@ -273,12 +327,18 @@ impl Live {
         Status {
             session: self.session.clone(),
             pid: ProcessStamp::current().pid,
-            state: if stopping { "stopping" } else { "running" }.to_owned(),
+            state: match (self.is_pulling.load(Ordering::Relaxed), stopping) {
+                (true, _) => PULLING,
+                (false, true) => "stopping",
+                (false, false) => "running",
+            }
+            .to_owned(),
             cap_pico_usd: balance.cap.pico(),
             spent_pico_usd: balance.settled.pico(),
             held_pico_usd: balance.held.pico(),
             waiting: balance.waiting,
             agent_pid: (agent != 0).then_some(agent),
+            link: *self.link.lock().unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -346,16 +406,29 @@ impl Controlled for Live {
     }
 }
 
+/// A session that is not in the ledger yet.
+pub struct Prepared {
+    parts: Served,
+    access: Access,
+    sockets: PathBuf,
+}
+
 struct Served {
-    base_url: String,
+    cap: PicoUsd,
+    base_url: Option<String>,
     account: Arc<Account>,
     ledger: Ledger,
     proxy: Arc<Proxy>,
     clock: SharedClock,
 }
 
-/// Listens on a unix socket and on an ephemeral loopback port; gives the latter's URL.
-async fn listen(proxy: &Arc<Proxy>, sockets: &Path) -> Result<String, Failure> {
+/// Listens on a unix socket and, for an agent here, on an ephemeral loopback port; gives the latter's
+/// URL.
+async fn listen(
+    proxy: &Arc<Proxy>,
+    sockets: &Path,
+    agent_is_here: bool,
+) -> Result<Option<String>, Failure> {
     make_private(sockets)?;
     let path = sockets.join("proxy.sock");
     if path.as_os_str().len() > SOCKET_PATH_MAX {
@@ -371,18 +444,32 @@ async fn listen(proxy: &Arc<Proxy>, sockets: &Path) -> Result<String, Failure> {
             &error,
         )
     })?;
+    proxy.serve_unix(unix);
+    if !agent_is_here {
+        return Ok(None);
+    }
     let no_port =
         |error: std::io::Error| Failure::because("no port of 127.0.0.1 can be listened on", &error);
     let tcp = tokio::net::TcpListener::bind(("127.0.0.1", 0))
         .await
         .map_err(no_port)?;
     let port = tcp.local_addr().map_err(no_port)?.port();
-    proxy.serve_unix(unix);
     proxy.serve_tcp(tcp);
-    Ok(format!("http://127.0.0.1:{port}"))
+    Ok(Some(format!("http://127.0.0.1:{port}")))
 }
 
 impl Plan {
+    /// The variable that holds the real credential, when it comes from one.
+    pub(super) fn credential_variable(&self) -> Option<&str> {
+        match &self.config.upstream.credential.value {
+            CredentialChoice::Named(CredentialReference::Env { name, .. }) => Some(name),
+            CredentialChoice::Named(
+                CredentialReference::File { .. } | CredentialReference::Command { .. },
+            )
+            | CredentialChoice::Dummy { .. } => None,
+        }
+    }
+
     /// The credential's source, once.
     fn take_credential(&mut self) -> crate::proxy::credential::CredentialSource {
         std::mem::replace(

@@ -1,10 +1,12 @@
-//! Sessions on one machine: an agent under a cap, its owner process, and control from outside.
+//! Sessions: an agent under a cap, here or on a host, its owner process, and control from outside.
 //!
 //! [`start::Plan`] checks everything, [`launch::run`] makes it live, waits and ends it; [`listing`],
 //! [`changes`] and [`resume`] are for whoever comes later. `docs/sessions.md` tells users the same.
 
 pub mod agent;
+pub mod binary;
 pub mod books;
+pub mod carry;
 pub mod changes;
 pub mod control;
 pub mod detach;
@@ -17,14 +19,19 @@ pub mod live;
 pub mod lookup;
 mod orphans;
 pub mod owner;
-pub mod processes;
 pub mod receipt;
 pub mod receipt_file;
+pub mod remote;
 pub mod resume;
+pub mod runner;
 pub mod running;
 pub mod settings_file;
+pub mod shim;
 pub mod signals;
 pub mod slot;
 pub mod start;
 mod terminal;
 pub mod watched;
+pub mod workspace;
+
+pub use crate::processes;

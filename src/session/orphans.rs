@@ -13,7 +13,7 @@ use super::processes::{ProcessStamp, own_zombies};
 /// A zombie this old is an orphan: whoever in this program starts a child waits for it at once.
 const ORPHAN_AFTER: Duration = Duration::from_secs(2);
 /// How long a leftover may take to end after SIGTERM.
-const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+pub(super) const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// How often leftovers are looked at; nobody is told when a grandchild ends.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Rounds of killing: each round may find children that were made during the last one.

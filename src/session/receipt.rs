@@ -4,11 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::ledger::WorkspaceEnd;
+use crate::mirror::line::size;
 use crate::money::PicoUsd;
 use crate::receipt::{Outcome, Receipt, RequestLine};
 use crate::report::counted;
 use crate::table::{Column, Style, Table};
 use crate::usage::CREDENTIAL_REFUSED;
+
+/// So much of a tree's hash tells two apart for a person; the JSON has all of it.
+const TREE_DIGITS: usize = 12;
 
 /// Sums of one model.
 #[derive(Debug, Default)]
@@ -58,6 +63,10 @@ fn ended_as(receipt: &Receipt) -> String {
         return "not ended".to_owned();
     };
     let name = receipt.agent.argv0.as_deref().unwrap_or("agent");
+    let name = match &receipt.agent.host {
+        Some(host) => format!("{name} on {host}"),
+        None => name.to_owned(),
+    };
     match (&receipt.agent.signal, receipt.agent.exit_code) {
         (Some(signal), _) => format!("{reason}, {name} ended by {signal}"),
         (None, Some(code)) => format!("{reason}, {name} exited with {code}"),
@@ -78,6 +87,9 @@ pub fn text(receipt: &Receipt, style: Style) -> String {
         text.push_str(&by_model(&sums).render(style));
     }
     text.push_str(&line(&money_line(receipt)));
+    if let Some(workspace) = &receipt.workspace {
+        text.push_str(&line(&workspace_line(workspace)));
+    }
     let refused = credential_refused(receipt);
     if refused > 0 {
         let times = counted(refused, "time", "times");
@@ -158,6 +170,29 @@ fn money_line(receipt: &Receipt) -> String {
     };
     parts.push(format!("unused {}{reached}", receipt.unused_pico_usd));
     parts.join(", ")
+}
+
+fn workspace_line(workspace: &WorkspaceEnd) -> String {
+    let pushes = counted(workspace.pushes, "push", "pushes");
+    let pulls = counted(workspace.pulls, "pull", "pulls");
+    let changed = counted(workspace.changed_files, "file", "files");
+    let mut parts = vec![
+        format!("{pushes}, {} sent", size(workspace.sent_bytes)),
+        format!("{pulls}, {} received", size(workspace.received_bytes)),
+        format!("{changed} changed here"),
+    ];
+    let short = |tree: &str| tree.chars().take(TREE_DIGITS).collect::<String>();
+    if let (Some(before), Some(after)) = (&workspace.tree_before, &workspace.tree_after) {
+        parts.push(if before == after {
+            format!("tree {}, as before", short(after))
+        } else {
+            format!("tree {} to {}", short(before), short(after))
+        });
+    }
+    if workspace.unpulled {
+        parts.push("UNPULLED work on the host".to_owned());
+    }
+    format!("workspace: {}", parts.join("; "))
 }
 
 /// How many requests the provider answered with a 401.

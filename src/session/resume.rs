@@ -1,11 +1,17 @@
 //! A session that goes on: the same name, cap and ledger account, everything else new.
 
+use std::path::{Path, PathBuf};
+
+use super::remote::confirm;
+use super::remote::record::RecordFile;
 use super::slot::{Resumed, Slot};
-use super::{books, changes};
-use crate::config::Paths;
+use super::workspace::record::RecordFile as WorkspaceFile;
+use super::{books, changes, workspace};
+use crate::config::{Environment, Paths};
+use crate::escape::escape;
 use crate::id::SessionId;
 use crate::ledger::{Entry, Ledger};
-use crate::report::Failure;
+use crate::report::{self, Failure};
 use crate::usage::CloseReason;
 
 /// Why a session may not simply go on.
@@ -25,10 +31,13 @@ pub fn take_over(
     session: SessionId,
     reopen: bool,
     paths: &Paths,
+    environment: &Environment,
     ledger: &Ledger,
 ) -> Result<Slot, Failure> {
     let lock = changes::take_lock(&session, paths)?;
     changes::settle_remains(&session, paths, ledger, &lock)?;
+    // An agent that still works on the host ends before its successor begins.
+    confirm::end_remains(&session, paths, environment)?;
     let entries = books::entries(&paths.ledger(), &session)?;
     if let Some(cause) = closed_for_cause(entries.iter().map(|recorded| &recorded.entry), reopen) {
         return Err(refuse(&session, &cause));
@@ -43,6 +52,62 @@ pub fn take_over(
             settled: receipt.spent_pico_usd,
         }),
     })
+}
+
+/// The host that a session goes on with: its files are there. Without one it goes on as it is told to.
+///
+/// # Errors
+/// When another one is given, or the session's record cannot be read.
+pub fn host(
+    session: &SessionId,
+    given: Option<String>,
+    paths: &Paths,
+) -> Result<Option<String>, Failure> {
+    let Some(RecordFile { record, .. }) = RecordFile::read(&paths.session(session))? else {
+        return Ok(given);
+    };
+    let host = record.name;
+    let shown = escape(&host);
+    match given {
+        None => report::tell(&format!("labproxy: on {shown}, as before\n")),
+        Some(given) if given == host => {}
+        Some(given) => {
+            let given = escape(&given);
+            return Err(Failure::usage(format!(
+                "session {session} has its files on {shown}, and does not go on on {given}"
+            ))
+            .hint(format!(
+                "leave --host out to go on on {shown}, or begin anew with 'labproxy session start \
+                 --host {given}'"
+            )));
+        }
+    }
+    Ok(Some(host))
+}
+
+/// The directory here that a session goes on with: the one that it began with. Without one it goes on as
+/// it is told to.
+///
+/// # Errors
+/// When another one is given, or other excludes, or the session's record cannot be read.
+pub fn workspace(
+    session: &SessionId,
+    (given, excludes): (Option<PathBuf>, &[String]),
+    directory: &Path,
+    paths: &Paths,
+) -> Result<Option<PathBuf>, Failure> {
+    let Some(file) = WorkspaceFile::read(&paths.session(session))? else {
+        return Ok(given);
+    };
+    if !excludes.is_empty() {
+        return Err(
+            Failure::usage("--exclude has no effect on a session that goes on")
+                .hint("leave it out: what stays here was fixed when the session began"),
+        );
+    }
+    let local = file.record.local();
+    workspace::plan::same(&local, given.as_deref(), directory)?;
+    Ok(Some(local))
 }
 
 /// What stands against going on, from a session's entries in order. A session that was opened again
@@ -119,6 +184,7 @@ mod tests {
             on_cap: OnCap::Clamp,
             pricing_digest: String::new(),
             argv0: None,
+            host: None,
             version: String::new(),
             resumed: false,
         }

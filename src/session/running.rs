@@ -5,9 +5,10 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
-use super::agent::{Agent, AgentChange, AgentEnd};
+use super::agent::{AgentChange, AgentEnd};
 use super::live::Live;
 use super::orphans::Orphans;
+use super::runner::Runner;
 use super::signals::{Asked, Signals, terminal_signals_us};
 
 /// How long an agent that was told to end, and requests in flight, are waited for.
@@ -25,6 +26,13 @@ pub enum Ending {
         /// When the grace of requests in flight is over; past after a second signal.
         until: Instant,
     },
+    /// The session was told to end while the agent's host could not be reached.
+    Unreached {
+        /// The exit status: 128 and the signal's number.
+        status: u8,
+        /// As in `Stopped`.
+        until: Instant,
+    },
 }
 
 impl Ending {
@@ -33,6 +41,7 @@ impl Ending {
         match self {
             Self::AgentExit(end) => Some(*end),
             Self::Stopped { agent, .. } => *agent,
+            Self::Unreached { .. } => None,
         }
     }
 }
@@ -40,21 +49,24 @@ impl Ending {
 /// The loop's own state.
 struct Loop<'a> {
     live: &'a Live,
-    agent: Option<&'a mut Agent>,
+    agent: Option<&'a mut Runner>,
     stopped_by_job_control: bool,
     /// When the grace is over, once the session was told to end.
     until: Option<Instant>,
+    /// What told it to.
+    asked: Asked,
     killed: bool,
     orphans: Orphans,
 }
 
 /// Runs until the agent has ended or the session was told to end.
-pub async fn run(live: &Live, agent: Option<&mut Agent>, signals: &mut Signals) -> Ending {
+pub async fn run(live: &Live, agent: Option<&mut Runner>, signals: &mut Signals) -> Ending {
     let mut state = Loop {
         live,
         agent,
         stopped_by_job_control: false,
         until: None,
+        asked: Asked::Terminate,
         killed: false,
         orphans: Orphans::default(),
     };
@@ -67,10 +79,18 @@ pub async fn run(live: &Live, agent: Option<&mut Agent>, signals: &mut Signals) 
         }
         tokio::select! {
             asked = signals.next() => state.signal(asked),
+            () = changed(state.agent.as_deref_mut()) => {}
             // A signal that ends the session says so to the control socket as well: once is enough.
             () = &mut stop, if state.until.is_none() => state.end(Asked::Terminate),
             () = expired(state.until.filter(|_| !state.killed)) => state.kill(),
         }
+    }
+}
+
+async fn changed(agent: Option<&mut Runner>) {
+    match agent {
+        Some(agent) => agent.changed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -113,17 +133,27 @@ impl Loop<'_> {
                 }
             }
         }
-        None
+        // A link that comes back in time is still used to end everything there.
+        let until = self.until.filter(|_| agent.is_out_of_reach())?;
+        agent.give_up();
+        self.live.agent_ended();
+        Some(Ending::Unreached {
+            status: interrupted(self.asked),
+            until,
+        })
     }
 
     fn signal(&mut self, asked: Asked) {
         match asked {
-            Asked::Child => self.orphans.reap(self.agent.as_deref().map(Agent::stamp)),
+            Asked::Child => self
+                .orphans
+                .reap(self.agent.as_deref().and_then(Runner::stamp)),
             Asked::Continue => self.go_on(),
             Asked::Interrupt | Asked::Quit => match &self.agent {
                 None => self.end(asked),
+                Some(agent) if agent.is_out_of_reach() => self.end(asked),
                 // From the terminal it has the signal already, and decides what it means.
-                Some(agent) if !terminal_signals_us() => agent.signal(asked.raw()),
+                Some(agent) if !agent.hears_terminal() => agent.signal(asked.raw()),
                 Some(_) => {}
             },
             Asked::Terminate | Asked::HangUp => self.end(asked),
@@ -147,6 +177,7 @@ impl Loop<'_> {
             return;
         }
         self.until = Some(Instant::now() + GRACE);
+        self.asked = asked;
         self.live.request_stop();
         if let Some(agent) = &self.agent {
             agent.signal(asked.raw());

@@ -18,6 +18,10 @@ use super::environment::LOOPBACK;
 /// Larger settings files are refused; real ones have a few kilobytes.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
+/// What Claude Code is given as base URL beside a unix socket: without an `http` one it would speak
+/// TLS over the socket.
+pub const SOCKET_BASE_URL: &str = "http://localhost";
+
 /// Where Claude Code's package lies when it was installed from npm.
 const PACKAGE: &str = "@anthropic-ai/claude-code";
 
@@ -86,20 +90,34 @@ pub fn claude_arguments_at(argv: &[OsString], program: &Path) -> Option<usize> {
     (SCRIPT_RUNNERS.contains(&runner) && is_package_file(Path::new(script))).then_some(2)
 }
 
-fn is_package_file(path: &Path) -> bool {
-    fs::canonicalize(path).is_ok_and(|file| {
-        let file = file.to_string_lossy();
-        file.contains(&format!("/node_modules/{PACKAGE}/"))
-            || file.contains(&format!("/node_modules/{PACKAGE}-"))
-    })
+/// The same for a command line of another machine, where files cannot be looked at.
+pub fn claude_arguments_by_name(argv: &[OsString]) -> Option<usize> {
+    let name = Path::new(argv.first()?).file_name()?;
+    if name == "claude" {
+        return Some(1);
+    }
+    let runner = name.to_str()?;
+    let script = argv.get(1)?.to_string_lossy();
+    (SCRIPT_RUNNERS.contains(&runner) && names_package(&script)).then_some(2)
 }
 
-/// The agent's arguments without any `--settings`, and the settings that the last one gave.
+fn is_package_file(path: &Path) -> bool {
+    fs::canonicalize(path).is_ok_and(|file| names_package(&file.to_string_lossy()))
+}
+
+fn names_package(file: &str) -> bool {
+    file.contains(&format!("/node_modules/{PACKAGE}/"))
+        || file.contains(&format!("/node_modules/{PACKAGE}-"))
+}
+
+/// The agent's arguments without any `--settings`, and the settings that the last one gave; a file's
+/// relative name starts from `directory`.
 ///
 /// # Errors
 /// When the caller's settings cannot be read as a JSON object.
 pub fn take_settings(
     arguments: &[OsString],
+    directory: &Path,
 ) -> Result<(Vec<OsString>, Map<String, Value>), SettingsError> {
     let mut rest = Vec::with_capacity(arguments.len());
     let mut given = None;
@@ -116,16 +134,18 @@ pub fn take_settings(
             rest.push(argument.clone());
         }
     }
-    let settings = given.map(read_settings).transpose()?.unwrap_or_default();
-    Ok((rest, settings))
+    let settings = given
+        .map(|given| read_settings(given, directory))
+        .transpose()?;
+    Ok((rest, settings.unwrap_or_default()))
 }
 
 /// Reads what stands behind `--settings`: inline JSON or the name of a file.
-fn read_settings(given: &OsStr) -> Result<Map<String, Value>, SettingsError> {
+fn read_settings(given: &OsStr, directory: &Path) -> Result<Map<String, Value>, SettingsError> {
     let text = if given.as_bytes().trim_ascii_start().starts_with(b"{") {
         given.as_bytes().to_vec()
     } else {
-        let path = PathBuf::from(given);
+        let path = directory.join(given);
         let read = |source| SettingsError::Read {
             path: path.clone(),
             source,
@@ -138,6 +158,19 @@ fn read_settings(given: &OsStr) -> Result<Map<String, Value>, SettingsError> {
     serde_json::from_slice(&text).map_err(|error| SettingsError::NotAnObject {
         what: error.to_string(),
     })
+}
+
+/// The same as [`merged`] for an agent that reaches the proxy over a unix socket.
+pub fn merged_for_socket(
+    settings: Map<String, Value>,
+    socket: &str,
+    placeholder: &str,
+) -> Map<String, Value> {
+    let mut settings = merged(settings, SOCKET_BASE_URL, placeholder, None);
+    if let Some(Value::Object(env)) = settings.get_mut("env") {
+        env.insert("ANTHROPIC_UNIX_SOCKET".to_owned(), Value::from(socket));
+    }
+    settings
 }
 
 /// The caller's settings with ours on top: base URL, placeholder, no other way in.
@@ -226,7 +259,7 @@ mod tests {
             "--settings",
             "kept",
         ]);
-        let (rest, settings) = take_settings(&arguments).unwrap();
+        let (rest, settings) = take_settings(&arguments, Path::new("")).unwrap();
         assert_eq!(rest, words(&["-p", "hello", "--", "--settings", "kept"]));
         assert_eq!(
             Value::Object(settings),
@@ -264,7 +297,7 @@ mod tests {
             ("{\"a\":", "not a JSON object"),
             ("{\"a\":1} x", "not a JSON object"),
         ] {
-            let error = take_settings(&words(&["--settings", given])).unwrap_err();
+            let error = take_settings(&words(&["--settings", given]), Path::new("")).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }
     }

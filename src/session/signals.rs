@@ -113,6 +113,6 @@ fn ignored_signals() -> u64 {
 pub fn terminal_signals_us() -> bool {
     std::fs::File::open("/dev/tty").is_ok_and(|terminal| {
         rustix::termios::tcgetpgrp(&terminal)
-            .is_ok_and(|foreground| foreground == rustix::process::getpgrp())
+            .is_ok_and(|foreground| crate::processes::own_group() == Some(foreground))
     })
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::owner::OwnerLock;
+use super::owner::{OwnerError, OwnerLock};
 use super::start::Plan;
 use crate::config::Paths;
 use crate::id::SessionId;
@@ -96,6 +96,25 @@ pub fn sockets_of(session: &SessionId, paths: &Paths) -> PathBuf {
     paths.runtime().join(session.as_str())
 }
 
+/// Removes the sockets of sessions whose owners were killed; nothing listens on them. Those of a living
+/// owner stay.
+pub fn clear_dead_sockets(paths: &Paths) {
+    let Ok(entries) = fs::read_dir(paths.runtime()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some(Ok(session)) = name.to_str().map(str::parse::<SessionId>) else {
+            continue;
+        };
+        // Held while they are removed, so that nobody goes on with the session meanwhile.
+        let lock = OwnerLock::take(&paths.session(&session));
+        if matches!(lock, Ok(_) | Err(OwnerError::Missing)) {
+            let _gone = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Makes a directory and what is above it, for this user only.
 pub(super) fn make_private(directory: &Path) -> Result<(), Failure> {
     fs::DirBuilder::new()
@@ -121,6 +140,7 @@ pub(super) fn opened_entry(slot: &Slot, cap: PicoUsd, plan: &Plan) -> Entry {
         on_cap: plan.config.session.on_cap.value,
         pricing_digest: plan.book.digest().0.clone(),
         argv0,
+        host: plan.host.as_ref().map(|host| host.name.clone()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         resumed: slot.resumed.is_some(),
     }

@@ -2,7 +2,7 @@
 //! spent.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::agent::{AgentCommand, AgentError};
 use super::inside;
 use super::receipt_file::ReceiptFile;
+use super::remote::plan::{self as hosts, PlannedHost, There};
 use super::settings_file::{self, SettingsError};
 use super::watched::WatchedFiles;
 use crate::config::{Config, Environment, Paths};
@@ -23,6 +24,8 @@ use crate::report::{Failure, FailureKind};
 pub struct Order {
     /// The program to run and its arguments; empty to print exports.
     pub agent: Vec<OsString>,
+    /// The host that the agent works on, and what goes there.
+    pub there: There,
     /// Where the receipt goes as JSON.
     pub receipt: Option<PathBuf>,
     /// Whether the session has a cap already: a resumed one.
@@ -69,6 +72,8 @@ pub struct Plan {
     pub credential: CredentialSource,
     /// The agent; without one, exports are printed.
     pub agent: Option<PlannedAgent>,
+    /// The host that it works on; this machine without one.
+    pub host: Option<PlannedHost>,
     /// Where the receipt goes.
     pub receipt: Option<ReceiptFile>,
     /// Files whose later change does not reach this session.
@@ -82,6 +87,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether the agent, or whatever else is started from here, runs on this machine.
+    pub fn agent_is_here(&self) -> bool {
+        self.host.as_ref().is_none_or(|host| host.shim.is_some())
+    }
+
     /// The cap that was configured or given.
     pub fn cap(&self) -> Option<PicoUsd> {
         self.config.session.cap_usd.as_ref().map(|cap| cap.value)
@@ -101,9 +111,26 @@ impl Plan {
             problems.take(paths.prepare_state());
             problems.take(paths.prepare_runtime());
         }
-        let agent = problems
-            .take(plan_agent(order.agent, config.as_ref(), &environment))
+        let host = problems
+            .take(hosts::plan(
+                &order.there,
+                config.as_ref(),
+                &environment,
+                paths.as_ref(),
+                order.receipt.as_deref(),
+            ))
             .flatten();
+        let agent = match &order.there {
+            // With a shim the agent works here, and the CLI that it starts there.
+            There {
+                host: Some(name),
+                shim: None,
+                ..
+            } => problems.take(hosts::agent(order.agent, name)),
+            There { .. } => problems
+                .take(plan_agent(order.agent, config.as_ref(), &environment))
+                .flatten(),
+        };
         let receipt = problems
             .take(
                 order
@@ -128,6 +155,7 @@ impl Plan {
                 book,
                 credential,
                 agent,
+                host,
                 receipt,
                 paths,
                 environment,
@@ -190,8 +218,8 @@ fn plan_agent(
         None => None,
         Some(at) => {
             let own = command.argv.split_off(at.min(command.argv.len()));
-            let (rest, given) =
-                settings_file::take_settings(&own).map_err(|error| settings_failure(&error))?;
+            let (rest, given) = settings_file::take_settings(&own, Path::new(""))
+                .map_err(|error| settings_failure(&error))?;
             command.argv.extend(rest);
             Some(ClaudeSettings { at, given })
         }

@@ -18,6 +18,7 @@ mod clients;
 mod connections;
 mod floods;
 mod framing;
+mod joined;
 mod memory;
 mod order;
 mod outcomes;

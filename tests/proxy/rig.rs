@@ -115,6 +115,7 @@ impl Rig {
             on_cap: setup.on_cap,
             pricing_digest: book.digest().0.clone(),
             argv0: None,
+            host: None,
             version: "0".to_owned(),
             resumed: false,
         };

@@ -31,9 +31,11 @@ fn t12_a_killed_labproxy_leaves_no_agent_and_no_free_request() {
         eventually("the agent's end", || (!is_alive(agent)).then_some(()));
         let listed = rig.list();
         assert_eq!(listed[0]["state"], "interrupted", "{step}");
+        assert!(rig.sockets(&session).join("proxy.sock").exists(), "{step}");
         // Any command that opens the ledger for writing settles what the dead one left.
         let next = rig.run(&[], &["true"]);
         assert_eq!(next.code, Some(0), "{next:?}");
+        assert!(!rig.sockets(&session).exists(), "{step}");
         let shown = rig.show(&session);
         let spent = shown["spent_pico_usd"].as_u64().unwrap();
         assert_eq!(shown["held_pico_usd"], 0, "{step}");

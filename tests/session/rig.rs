@@ -87,6 +87,11 @@ impl Rig {
         self.folder.path().join(name)
     }
 
+    /// Where a session's sockets are while it lives.
+    pub(crate) fn sockets(&self, session: &str) -> PathBuf {
+        self.path("run/labproxy").join(session)
+    }
+
     pub(crate) fn write_program(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, text).unwrap();

@@ -1,81 +1,14 @@
 //! A real terminal: Ctrl-C reaches the agent once, Ctrl-Z and fg work, the window's size is shared.
 
-use std::process::Command;
+use crate::rig::Rig;
+use crate::tmux::{self, Tmux};
 
-use crate::rig::{LOOK_EVERY, PATIENCE, Rig};
-
-/// A tmux server of this test's own.
-struct Tmux {
-    socket: String,
-}
-
-impl Tmux {
-    fn start(rig: &Rig) -> Self {
-        let tmux = Self {
-            socket: rig.path("tmux").display().to_string(),
-        };
-        tmux.run(&["new-session", "-d", "-s", "t", "-x", "91", "-y", "31", "sh"]);
-        tmux
-    }
-
-    fn run(&self, arguments: &[&str]) -> String {
-        let output = Command::new("tmux")
-            .args(["-S", &self.socket, "-f", "/dev/null"])
-            .args(arguments)
-            .env("LANG", "C.UTF-8")
-            .output()
-            .unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn line(&self, text: &str) {
-        self.run(&["send-keys", "-t", "t", "-l", text]);
-        self.run(&["send-keys", "-t", "t", "Enter"]);
-    }
-
-    fn key(&self, key: &str) {
-        self.run(&["send-keys", "-t", "t", key]);
-    }
-
-    fn wait_for(&self, text: &str) {
-        let mut last = String::new();
-        let begun = std::time::Instant::now();
-        while !last.lines().any(|line| line.trim().ends_with(text)) {
-            assert!(begun.elapsed() < PATIENCE, "'{text}' did not come:\n{last}");
-            std::thread::sleep(LOOK_EVERY);
-            last = self.run(&["capture-pane", "-p", "-t", "t"]);
-        }
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.run(&["kill-server"]);
-    }
-}
-
-/// The command line for a shell in the terminal, as a script of its own.
+/// The command line for a shell in the terminal.
 fn in_terminal(rig: &Rig, agent: &str) -> String {
     let agent = rig.write_program("agent", agent);
     let receipt = rig.path("receipt.json").display().to_string();
     let command = rig.start(&["--receipt", &receipt], &[agent.to_str().unwrap()]);
-    let exports = command.get_envs().filter_map(|(name, value)| {
-        Some(format!("export {}='{}'", name.display(), value?.display()))
-    });
-    let program = format!("exec '{}'", command.get_program().display());
-    let arguments = command.get_args().map(|one| format!("'{}'", one.display()));
-    let words: Vec<_> = std::iter::once(program).chain(arguments).collect();
-    let lines: Vec<_> = std::iter::once("#!/bin/sh".to_owned())
-        .chain(exports)
-        .chain([
-            format!("cd '{}'", rig.path("work").display()),
-            words.join(" "),
-        ])
-        .collect();
-    let script = lines.join("\n");
-    rig.write_program("in-terminal", &format!("{script}\n"))
-        .display()
-        .to_string()
+    tmux::script(rig, &command)
 }
 
 /// Ctrl-C goes to the agent once and does not end labproxy; the agent goes on and ends by itself.

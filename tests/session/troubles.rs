@@ -216,3 +216,39 @@ fn a_ledger_that_cannot_be_trusted_stops_the_start() {
     let done = rig.run(&[], &["sh", "-c", "$CALL hello"]);
     assert_eq!(done.stdout, "200", "{done:?}");
 }
+
+/// A session that is told to end while the ledger takes its first entry: the entry gets its end, and no
+/// agent starts.
+#[test]
+fn a_signal_during_the_first_entry_leaves_no_open_session() {
+    let rig = Rig::new();
+    assert_eq!(rig.run(&[], &["true"]).code, Some(0));
+    let ledger = rig.path("state/labproxy/ledger.sqlite3");
+    let other = rusqlite::Connection::open(&ledger).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let before = rig.list().len();
+    let session = Running::of(&mut rig.start(&[], &["sh", "-c", "touch started; sleep 100"]));
+    // The owner is written down last before the entry.
+    let sessions = rig.path("state/labproxy/sessions");
+    eventually("the owner", || {
+        let all = std::fs::read_dir(&sessions).unwrap();
+        let mut locks = all.map(|entry| entry.unwrap().path().join("lock"));
+        let is_owned = |lock: &std::path::PathBuf| {
+            let text = std::fs::read_to_string(lock).unwrap_or_default();
+            text.contains(&format!("\"pid\":{}", session.pid()))
+        };
+        locks.find(is_owned)
+    });
+    session.signal("TERM");
+    other.execute_batch("ROLLBACK").unwrap();
+    let done = session.finish();
+    assert_eq!(done.code, Some(143), "{done:?}");
+    assert!(!rig.path("work/started").exists());
+    let list = rig.list();
+    // Either no entry was asked for yet, or it has its end.
+    assert!(list.iter().all(|one| one["state"] == "ended"), "{list:?}");
+    assert!(list.len() <= before + 1, "{list:?}");
+    let verified = rig.labproxy(&["ledger", "list", "--json"]);
+    let sessions: Vec<serde_json::Value> = serde_json::from_str(&verified.stdout).unwrap();
+    assert_eq!(sessions.len(), list.len(), "{verified:?}");
+}

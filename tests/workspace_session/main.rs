@@ -1,0 +1,25 @@
+//! Sessions on a host with a workspace: the real program, a real sshd on loopback, scripted agents.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::as_conversions,
+    dead_code,
+    missing_docs,
+    reason = "test code, which shares the world of the session tests"
+)]
+
+mod ends;
+mod place;
+#[path = "../session/rig.rs"]
+mod rig;
+#[path = "../support/sshd.rs"]
+#[allow(unreachable_pub, reason = "shared with tests of other crates")]
+mod server;
+#[path = "../remote_session/sshd.rs"]
+mod sshd;
+#[path = "../../examples/upstream/standin.rs"]
+mod standin;
+mod starts;
