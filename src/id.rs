@@ -5,11 +5,13 @@ use std::cell::RefCell;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 /// 26 characters of five bits hold 128 bits.
 const RANDOM_CHARACTERS: usize = 26;
+/// `ses_` and `req_`.
+const PREFIX_CHARACTERS: usize = 4;
 
 /// Why a text is not an identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,29 +57,42 @@ impl Pool {
     }
 }
 
-fn random_name(prefix: &str) -> Result<String, getrandom::Error> {
+/// 128 random bits in letters and digits.
+fn letters() -> Result<[u8; RANDOM_CHARACTERS], getrandom::Error> {
     let random = POOL.with_borrow_mut(Pool::take)?;
-    let letters = random
-        .iter()
-        .filter_map(|byte| ALPHABET.get(usize::from(byte % 32)).copied());
-    let mut name = String::with_capacity(prefix.len().saturating_add(RANDOM_CHARACTERS));
-    name.push_str(prefix);
-    name.extend(letters.map(char::from));
+    let letter = |byte: u8| ALPHABET.get(usize::from(byte % 32)).copied();
+    Ok(random.map(|byte| letter(byte).unwrap_or_default()))
+}
+
+/// A name of that beginning and 128 random bits in letters and digits.
+pub(crate) fn random_name(prefix: &str) -> Result<String, getrandom::Error> {
+    let letters = letters()?.map(char::from);
+    Ok(prefix.chars().chain(letters).collect())
+}
+
+/// A prefix of four characters and what is random. In place, since a request's name is copied
+/// wherever the request is spoken of.
+type Name = [u8; PREFIX_CHARACTERS + RANDOM_CHARACTERS];
+
+fn random_in_place(prefix: &str) -> Result<Name, getrandom::Error> {
+    let mut name = [0; PREFIX_CHARACTERS + RANDOM_CHARACTERS];
+    for (place, letter) in name.iter_mut().zip(prefix.bytes().chain(letters()?)) {
+        *place = letter;
+    }
     Ok(name)
 }
 
-fn is_name(text: &str, prefix: &str) -> bool {
-    text.strip_prefix(prefix).is_some_and(|rest| {
-        rest.len() == RANDOM_CHARACTERS && rest.bytes().all(|byte| ALPHABET.contains(&byte))
-    })
+fn name_of(text: &str, prefix: &str) -> Option<Name> {
+    let random = text.strip_prefix(prefix)?;
+    let is_name = random.bytes().all(|byte| ALPHABET.contains(&byte));
+    text.as_bytes().try_into().ok().filter(|_| is_name)
 }
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $what:literal) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[serde(transparent)]
-        pub struct $name(String);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Name);
 
         impl $name {
             /// A fresh random name.
@@ -85,18 +100,31 @@ macro_rules! id {
             /// # Errors
             /// When the operating system gives no random bytes.
             pub fn random() -> Result<Self, getrandom::Error> {
-                random_name($prefix).map(Self)
+                random_in_place($prefix).map(Self)
             }
 
             /// The name as text.
             pub fn as_str(&self) -> &str {
-                &self.0
+                // ASCII only, by the two ways in which a name is made.
+                str::from_utf8(&self.0).unwrap_or_default()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.as_str()).finish()
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
+                f.pad(self.as_str())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
             }
         }
 
@@ -104,11 +132,11 @@ macro_rules! id {
             type Err = ParseIdError;
 
             fn from_str(text: &str) -> Result<Self, ParseIdError> {
-                if is_name(text, $prefix) {
-                    Ok(Self(text.to_owned()))
-                } else {
-                    Err(ParseIdError { text: text.to_owned(), what: $what, prefix: $prefix })
-                }
+                name_of(text, $prefix).map(Self).ok_or_else(|| ParseIdError {
+                    text: text.to_owned(),
+                    what: $what,
+                    prefix: $prefix,
+                })
             }
         }
 

@@ -12,6 +12,11 @@ use labproxy::escape::escape_line;
 use labproxy::report::{self, Exit, Failure, Job, Output};
 use labproxy::table::Style;
 
+/// A request makes and drops some hundred small values on three threads; the system's allocator
+/// took a tenth of its time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let before = hardening::harden();
     let arguments: Vec<OsString> = std::env::args_os().collect();

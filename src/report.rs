@@ -97,6 +97,13 @@ impl Failure {
         Self::failed(message).caused_by(error)
     }
 
+    /// The same failure as a part of something: its sentence comes after this one.
+    #[must_use]
+    pub fn within(mut self, of: impl std::fmt::Display) -> Self {
+        self.message = format!("{of}: {}", self.message);
+        self
+    }
+
     /// Adds one of several things that are wrong, such as `labproxy.toml:3: …`.
     #[must_use]
     pub fn problem(mut self, problem: impl Into<String>) -> Self {
@@ -125,6 +132,14 @@ impl Failure {
     /// What sort of failure it is.
     pub fn kind(&self) -> FailureKind {
         self.kind
+    }
+
+    /// Whether there was no program to run.
+    pub fn is_no_program(&self) -> bool {
+        matches!(
+            self.kind,
+            FailureKind::NotFound | FailureKind::NotExecutable
+        )
     }
 
     /// The sentence, as given.

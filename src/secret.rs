@@ -8,6 +8,8 @@ use serde::Deserialize;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::wire::digits::Digits;
+
 /// The header that carries an API key.
 pub const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -68,15 +70,15 @@ impl Credential {
 
     /// Sets the one header that carries the credential, marked sensitive.
     pub fn apply(&self, headers: &mut HeaderMap) {
-        let (name, text) = match self.kind {
-            CredentialKind::ApiKey => (X_API_KEY, self.bytes.clone()),
-            CredentialKind::Oauth => (
-                AUTHORIZATION,
-                Zeroizing::new([b"Bearer ", self.bytes.as_slice()].concat()),
-            ),
+        let (name, value) = match self.kind {
+            CredentialKind::ApiKey => (X_API_KEY, HeaderValue::from_bytes(&self.bytes)),
+            CredentialKind::Oauth => {
+                let token = Zeroizing::new([b"Bearer ", self.bytes.as_slice()].concat());
+                (AUTHORIZATION, HeaderValue::from_bytes(&token))
+            }
         };
         // `new` admitted visible ASCII only, which every header value may hold.
-        if let Ok(mut value) = HeaderValue::from_bytes(&text) {
+        if let Ok(mut value) = value {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
@@ -106,10 +108,8 @@ impl Placeholder {
         getrandom::fill(random.as_mut())?;
         let mut text = Zeroizing::new(String::with_capacity(3 + 64));
         text.push_str("lp-");
-        for byte in random.iter() {
-            // Writing to a string cannot fail.
-            let _written = write!(text, "{byte:02x}");
-        }
+        // Writing to a string cannot fail.
+        let _written = write!(text, "{}", Digits(random.as_ref()));
         Ok(Self { text })
     }
 

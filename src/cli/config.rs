@@ -59,7 +59,7 @@ fn show(json: bool, ctx: &Context, out: &mut Output) -> Result<Exit, Failure> {
     let titles = ["SETTING", "VALUE", "SOURCE"];
     let mut table = Table::new(titles.map(Column::text));
     for Entry { key, value, source } in &entries {
-        table.row([*key, &shown(value), &source.to_string()]);
+        table.row([key.as_ref(), &shown(value), &source.to_string()]);
     }
     out.table(&table)?;
     Ok(Exit::SUCCESS)

@@ -11,6 +11,7 @@ use super::logging::SessionLog;
 use crate::clock::{SharedClock, SystemClock};
 use crate::config::{self, Config, Environment, Flag, Layers, Paths, Problem};
 use crate::escape::escape_line;
+use crate::mirror::ends::Around;
 use crate::report::{self, Failure};
 use crate::table::Style;
 
@@ -115,6 +116,19 @@ impl Context {
     /// When there is no home directory.
     pub fn paths(&self) -> Result<Paths, Failure> {
         Paths::of(&self.environment)
+    }
+
+    /// What mirrors are opened with.
+    ///
+    /// # Errors
+    /// When there is no home directory.
+    pub fn around(&self) -> Result<Around, Failure> {
+        Ok(Around {
+            paths: self.paths()?,
+            environment: self.environment.clone(),
+            directory: self.directory(),
+            clock: self.clock(),
+        })
     }
 
     /// The environment of this process.

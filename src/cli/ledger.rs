@@ -143,7 +143,8 @@ fn open(path: &Path) -> Result<Reader, Failure> {
 }
 
 fn unreadable(path: &Path, error: &LedgerError) -> Failure {
-    if path.exists() {
+    // Where that cannot be told, the error says more.
+    if path.try_exists().unwrap_or(true) {
         Failure::because("the ledger cannot be read", error)
     } else {
         let file = escape_line(path.as_os_str().as_encoded_bytes());
@@ -326,6 +327,7 @@ const fn kind(entry: &Entry) -> &'static str {
         Entry::ToppedUp { .. } => "topped_up",
         Entry::Closed { .. } => "closed",
         Entry::Ended { .. } => "ended",
+        Entry::Audited { .. } => "audited",
         Entry::Corrected { .. } => "corrected",
     }
 }

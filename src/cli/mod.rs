@@ -1,12 +1,15 @@
 //! The command line: what can be asked, and who answers.
 
+pub mod audit;
 pub mod config;
 mod context;
 mod examples;
 pub mod hardening;
+pub mod host;
 pub mod ledger;
 pub mod logging;
 mod manual;
+pub mod mirror;
 pub mod pricing;
 pub mod session;
 mod words;
@@ -20,10 +23,12 @@ use std::path::PathBuf;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 
+use crate::child::{EXEC_COMMAND, PROGRAM_AT, become_program};
 use crate::escape::{escape, escape_line};
+use crate::mirror::rsync::shell::{self as rsync_shell, SHELL_COMMAND};
 use crate::report::{self, Exit, Failure, Output};
-use crate::session::agent::{EXEC_COMMAND, PROGRAM_AT, become_agent};
 use crate::session::detach::{self, DETACHED_COMMAND};
+use crate::session::shim::{self, SHIM_COMMAND};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,7 +36,9 @@ Examples:
                                 run an agent that can spend two dollars at most
   labproxy session start --cap 2
                                 print what to export for an agent of your own
+  labproxy host check gpu1      try each step of the way to a remote machine
   labproxy session list         see what runs and what it has spent
+  labproxy audit run -- pytest  let a sandboxed tool look at what the agent made
   labproxy pricing show         see the prices that bills are made from
   labproxy config show          see every setting and where it comes from
 
@@ -104,6 +111,15 @@ pub enum Command {
     /// Run an agent under a cap, and look after running sessions
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// Check the way to a remote machine
+    #[command(subcommand)]
+    Host(host::HostCommand),
+    /// Keep a directory here and one on a remote machine the same
+    #[command(subcommand)]
+    Mirror(mirror::MirrorCommand),
+    /// Let a tool look at what an agent made, and keep what it said
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Show, check and compare prices, and price a response
     #[command(subcommand)]
     Pricing(pricing::PricingCommand),
@@ -122,10 +138,24 @@ pub enum Command {
     /// Print a manual page
     #[command(after_help = manual::MAN_EXAMPLES)]
     Man(manual::ManArgs),
-    /// Become an agent that ends with this process's parent
+    /// Become a program that ends with this process's parent
     #[command(name = EXEC_COMMAND, hide = true)]
-    BecomeAgent {
-        /// The parent, the program, its argv.
+    BecomeChild {
+        /// The parent, two settings, the program, its argv.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Be the agent's CLI for an SDK: the session's socket, then the CLI's arguments
+    #[command(name = SHIM_COMMAND, hide = true)]
+    Shim {
+        /// The socket, the arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Stand for ssh before an rsync of ours: a socket, then what ssh would get
+    #[command(name = SHELL_COMMAND, hide = true)]
+    RsyncShell {
+        /// The socket, the words.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
@@ -134,15 +164,22 @@ pub enum Command {
     Detached,
 }
 
-/// What to do about a wrong command line where clap does not know it: an agent without `--`.
+/// What to do about a wrong command line where clap does not know it: a program without `--`.
 pub fn tip(error: &clap::Error) -> Option<String> {
     let of = |kind| error.get(kind).map(ToString::to_string);
     let argument = of(ContextKind::InvalidArg)?;
-    let takes_agent = of(ContextKind::Usage)?.contains("[-- <AGENT>...]");
-    let is_agent = error.kind() == ErrorKind::UnknownArgument && !argument.starts_with('-');
-    (takes_agent && is_agent).then(|| {
+    let usage = of(ContextKind::Usage)?;
+    let what = if usage.contains("[-- <AGENT>...]") {
+        "agent"
+    } else if usage.contains("-- <TOOL>...") {
+        "tool"
+    } else {
+        return None;
+    };
+    let is_program = error.kind() == ErrorKind::UnknownArgument && !argument.starts_with('-');
+    is_program.then(|| {
         let argument = escape_line(&argument);
-        format!("the agent and its arguments stand after '--', as in '-- {argument}'")
+        format!("the {what} and its arguments stand after '--', as in '-- {argument}'")
     })
 }
 
@@ -154,7 +191,16 @@ pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Fa
     let done = match command {
         Command::Completions { shell } => return manual::completions(shell, out),
         Command::Man(arguments) => return manual::man(&arguments, out),
-        Command::BecomeAgent { arguments } => return Ok(agent(&arguments)),
+        Command::BecomeChild { arguments } => return Ok(become_child(&arguments)),
+        Command::Shim { arguments } => {
+            return Ok(shim::client::run(&arguments, &ctx.environment().all()));
+        }
+        Command::RsyncShell { arguments } => {
+            let led = rsync_shell::run(&arguments);
+            return led
+                .map(|()| Exit::SUCCESS)
+                .map_err(|error| Failure::because("rsync's way is closed", &error));
+        }
         Command::Detached => return detached(ctx),
         // The command that mends a refused file must not be told off for it.
         Command::Config(command @ config::ConfigCommand::Trust { .. }) => {
@@ -162,6 +208,9 @@ pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Fa
         }
         Command::Config(command) => config::run(command, ctx, out),
         Command::Session(command) => session::run(command, ctx, out),
+        Command::Host(command) => host::run(command, ctx, out),
+        Command::Mirror(command) => mirror::run(command, ctx, out),
+        Command::Audit(command) => audit::run(command, ctx, out),
         Command::Pricing(command) => pricing::run(command, ctx, out),
         Command::Ledger(command) => ledger::run(command, ctx, out),
     };
@@ -169,9 +218,9 @@ pub fn run(command: Command, ctx: &Context, out: &mut Output) -> Result<Exit, Fa
     done
 }
 
-/// Becomes an agent; returns only when that is impossible.
-fn agent(arguments: &[OsString]) -> Exit {
-    let (status, why) = become_agent(arguments);
+/// Becomes a program; returns only when that is impossible.
+fn become_child(arguments: &[OsString]) -> Exit {
+    let (status, why) = become_program(arguments);
     let program = arguments.get(PROGRAM_AT).map(OsString::as_os_str);
     report::tell(&format!(
         "labproxy: cannot run '{}': {why}\n",

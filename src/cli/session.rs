@@ -1,10 +1,13 @@
 //! `labproxy session`: agents under a cap.
 
+mod endings;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+use self::endings::{bring_home, only_work, stop, stop_all, with_host};
 use super::{Context, examples};
 use crate::config::{Flag, Key, Paths};
 use crate::id::SessionId;
@@ -12,9 +15,10 @@ use crate::ledger::Ledger;
 use crate::money::PicoUsd;
 use crate::proxy::credential::CredentialSource;
 use crate::report::{self, Exit, Failure, Job, Output};
-use crate::session::changes::{self, Stopped};
+use crate::session::changes;
 use crate::session::detach::{self, Detached, Word};
 use crate::session::launch::{self, Audience, Foreground};
+use crate::session::remote::plan::There;
 use crate::session::slot::{Slot, prepare_directory};
 use crate::session::start::{Order, Plan};
 use crate::session::{books, inside, listing, lookup, receipt, resume};
@@ -42,7 +46,11 @@ pub enum SessionCommand {
     /// End a session, and wait until it has ended
     Stop {
         /// The session, or the beginning of its name.
-        id: String,
+        #[arg(required_unless_present = "all", conflicts_with = "all")]
+        id: Option<String>,
+        /// End every session of this user that runs, or that its host may still have.
+        #[arg(long)]
+        all: bool,
     },
     /// Raise a session's cap; requests that wait for room go on
     #[command(after_long_help = examples::SESSION_TOPUP)]
@@ -60,6 +68,9 @@ pub enum SessionCommand {
     Discard {
         /// The session, or the beginning of its name.
         id: String,
+        /// Forget it although its host cannot be asked to end what is left there.
+        #[arg(long)]
+        leave_remains: bool,
     },
 }
 
@@ -72,6 +83,24 @@ pub struct RunArgs {
     /// Take the real credential from there: `env:NAME` or `file:PATH`.
     #[arg(long, value_name = "SOURCE")]
     credential: Option<String>,
+    /// Run the agent on HOST: a name of the configuration, or what ssh takes.
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Make FILE a CLI for an SDK: it runs on HOST, the agent (or your own SDK) here.
+    #[arg(long, value_name = "FILE")]
+    shim: Option<PathBuf>,
+    /// Give the agent on HOST this directory: it is pushed before, and its work is pulled after.
+    #[arg(long, value_name = "DIR")]
+    workspace: Option<PathBuf>,
+    /// Leave out of the workspace what matches, as in a .gitignore (repeatable; fixed at the start).
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Push PATH of the workspace although its name says that it holds a secret (repeatable).
+    #[arg(long, value_name = "PATH")]
+    allow_secret: Vec<OsString>,
+    /// Let a variable go to HOST that is not on the list (repeatable; never a credential).
+    #[arg(long, value_name = "NAME")]
+    env: Vec<String>,
     /// Write the receipt to FILE as JSON when the session has ended.
     #[arg(long, value_name = "FILE")]
     receipt: Option<PathBuf>,
@@ -137,6 +166,11 @@ impl SessionCommand {
 /// Why it could not be done.
 pub fn run(command: SessionCommand, ctx: &Context, out: &mut Output) -> Result<Exit, Failure> {
     let job = command.job();
+    if let SessionCommand::Resume(args) = &command
+        && let Some(session) = only_work(args, ctx)?
+    {
+        return bring_home(&session, ctx, out);
+    }
     let done = match command {
         SessionCommand::Start(args) => {
             in_front(&Begin::Fresh { cap: args.cap }, args.run, ctx, out)
@@ -170,22 +204,28 @@ fn look_after(command: SessionCommand, ctx: &Context, out: &mut Output) -> Resul
             }
         }
         SessionCommand::Show { id, json } => {
-            let value = listing::show(&lookup::find(&id, &paths)?, &paths)?;
+            let session = lookup::find(&id, &paths)?;
+            let value = listing::show(&session, &paths)?;
             if json {
                 out.json(&value)?;
             } else {
                 let text = receipt::text(&value, out.style());
                 out.raw(text.as_bytes())?;
+                let host = listing::host_line(&session, &paths)?;
+                for line in host
+                    .into_iter()
+                    .chain(listing::workspace_line(&session, &paths))
+                {
+                    out.line(&crate::escape::escape_line(line))?;
+                }
             }
         }
-        SessionCommand::Stop { id } => {
+        SessionCommand::Stop { id, all: _ } => {
             inside::refuse_from_inside(&paths)?;
-            let session = lookup::find(&id, &paths)?;
-            let line = match changes::stop(&session, &paths, &ledger)? {
-                Stopped::Ended => format!("{session} has ended"),
-                Stopped::WasNotRunning => format!("{session} was not running"),
+            return match id {
+                Some(id) => stop((&lookup::find(&id, &paths)?, false), ctx, &ledger, out),
+                None => stop_all(ctx, &ledger, out),
             };
-            out.line(&line)?;
         }
         SessionCommand::Topup { id, usd } => {
             inside::refuse_from_inside(&paths)?;
@@ -193,13 +233,16 @@ fn look_after(command: SessionCommand, ctx: &Context, out: &mut Output) -> Resul
             let cap = changes::top_up(&session, usd, &paths, &ledger)?;
             out.line(&format!("{session} has a cap of {cap}"))?;
         }
-        SessionCommand::Discard { id } => {
+        SessionCommand::Discard { id, leave_remains } => {
             inside::refuse_from_inside(&paths)?;
             let session = lookup::find(&id, &paths)?;
-            changes::discard(&session, &paths, &ledger)?;
-            out.line(&format!(
-                "{session} is forgotten; its entries stay in the ledger"
-            ))?;
+            let there =
+                changes::discard(&session, leave_remains, &paths, ctx.environment(), &ledger)?;
+            let line = format!("{session} is forgotten; its entries stay in the ledger");
+            out.line(&with_host(line, there.host))?;
+            if let Some(workspace) = there.workspace {
+                out.line(&crate::escape::escape_line(workspace))?;
+            }
         }
         // `run` took them.
         SessionCommand::Start(_) | SessionCommand::Resume(_) => {}
@@ -255,12 +298,32 @@ fn plan(begin: &Begin, args: RunArgs, ctx: &Context) -> Result<Plan, Failure> {
     if args.allow_stale_prices {
         flags.push((Key::PricingAllowStale, "--allow-stale-prices", "true"));
     }
+    let (host, workspace) = match begin {
+        Begin::Fresh { .. } => (args.host, args.workspace),
+        Begin::Resumed { id, .. } => {
+            let paths = ctx.paths()?;
+            let session = lookup::find(id, &paths)?;
+            let given = (args.workspace, args.exclude.as_slice());
+            (
+                resume::host(&session, args.host, &paths)?,
+                resume::workspace(&session, given, &ctx.directory(), &paths)?,
+            )
+        }
+    };
     let flags: Vec<_> = flags
         .into_iter()
         .map(|(key, name, value)| Flag { key, name, value })
         .collect();
     Plan::check(Order {
         agent: args.agent,
+        there: There {
+            host,
+            shim: args.shim,
+            workspace,
+            env: args.env,
+            excludes: args.exclude,
+            secrets: args.allow_secret,
+        },
         receipt: args.receipt,
         has_cap: matches!(begin, Begin::Resumed { .. }),
         config: ctx.config_with(&flags),
@@ -291,7 +354,8 @@ fn run_here(
     let slot = match begin {
         Begin::Fresh { .. } => Slot::fresh(session, &paths)?,
         Begin::Resumed { id, reopen } => {
-            resume::take_over(lookup::find(id, &paths)?, *reopen, &paths, &ledger)?
+            let session = lookup::find(id, &paths)?;
+            resume::take_over(session, *reopen, &paths, ctx.environment(), &ledger)?
         }
     };
     let _attached_once = ctx.session_log().attach(slot.open_log()?);

@@ -7,8 +7,8 @@ use clap::CommandFactory as _;
 use super::Cli;
 use crate::report::Job;
 
-/// The command that runs programs.
-const RUNS_PROGRAMS: &str = "session";
+/// The commands that run programs.
+const RUN_PROGRAMS: [&str; 2] = ["session", "audit"];
 
 /// Whether a command line, the program's own name first, names a program to run: something stands
 /// after `--`, and the command is not one that runs none.
@@ -21,7 +21,7 @@ pub fn job_of(arguments: &[OsString]) -> Job {
     let has_program = words.next().is_some();
     let command = command_word(&before);
     let known = |name: &str| Cli::command().find_subcommand(name).is_some() || name == "help";
-    let runs_none = command.is_some_and(|name| name != RUNS_PROGRAMS && known(name));
+    let runs_none = command.is_some_and(|name| !RUN_PROGRAMS.contains(&name) && known(name));
     if has_program && !runs_none {
         Job::Program
     } else {
@@ -62,6 +62,8 @@ mod tests {
                 Job::Program,
             ),
             ("session start --receipt ledger -- claude", Job::Program),
+            ("audit run --session x -- pytest -q", Job::Program),
+            ("audit run", Job::Own),
             ("session start", Job::Own),
             ("session start --", Job::Own),
             ("session start --bogus", Job::Own),

@@ -1,5 +1,6 @@
 //! Reading a configuration file: a bounded, plain file, and every key in it.
 
+use std::fmt::Display;
 use std::io::{self, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,14 +9,18 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::Problem;
+use super::host::{HostKey, HostName};
 use super::key::{Key, did_you_mean};
 use super::layer::Layer;
 use super::source::Source;
-use super::value::{Place, Written};
+use super::value::{Fault, Place, Written};
 use crate::plain_file::{self, Links, PlainFileError};
 
 /// Largest configuration file: a thousand times what a long one holds.
 const MAX_FILE: u64 = 1024 * 1024;
+
+/// The section of remote machines.
+const HOSTS: &str = "host";
 
 /// The text of a configuration file.
 #[derive(Clone, Debug)]
@@ -178,7 +183,9 @@ impl Walk<'_> {
         for (name, value) in table {
             let path = format!("{prefix}{}", name.get_ref());
             let inner = format!("{path}.");
-            if let Some(key) = Key::of_name(&path) {
+            if path == HOSTS {
+                self.hosts(value);
+            } else if let Some(key) = Key::of_name(&path) {
                 self.setting(key, value);
             } else if !Key::ALL.iter().any(|key| key.name().starts_with(&inner)) {
                 let what = unknown(prefix, name.get_ref());
@@ -196,6 +203,57 @@ impl Walk<'_> {
         let set = self
             .layer
             .set(key, Written::Toml(value), self.place, source);
+        self.faults(key, value, set);
+    }
+
+    /// `[host.NAME]`: a table of tables, whose names the user chooses.
+    fn hosts(&mut self, value: &Spanned<DeValue<'_>>) {
+        let Some(hosts) = value.get_ref().as_table() else {
+            let what = format!("{HOSTS}: expected tables [{HOSTS}.NAME]");
+            self.problem(value.span(), what);
+            return;
+        };
+        for (name, value) in hosts {
+            match (name.get_ref().parse::<HostName>(), value.get_ref()) {
+                (Ok(host), DeValue::Table(table)) => self.host(&host, table),
+                (Ok(host), _) => {
+                    let what = format!("{HOSTS}.{host}: expected a table [{HOSTS}.NAME]");
+                    self.problem(value.span(), what);
+                }
+                (Err(error), _) => {
+                    let what = format!("{HOSTS}.'{}': {error}", name.get_ref());
+                    self.problem(name.span(), what);
+                }
+            }
+        }
+    }
+
+    fn host(&mut self, host: &HostName, table: &DeTable<'_>) {
+        // A table without settings names a host too.
+        self.layer.hosts.entry(host.clone()).or_default();
+        for (name, value) in table {
+            let Some(key) = HostKey::of_name(name.get_ref()) else {
+                let known = HostKey::ALL.iter().map(|key| key.name());
+                let like = did_you_mean(name.get_ref(), known);
+                let what = format!("unknown key '{HOSTS}.{host}.{}'{like}", name.get_ref());
+                self.problem(name.span(), what);
+                continue;
+            };
+            let source = (self.source_of)(self.file, value.span());
+            let written = Written::Toml(value);
+            let set = self
+                .layer
+                .set_host((host, key), written, self.place, source);
+            self.faults(key.of(host), value, set);
+        }
+    }
+
+    fn faults(
+        &mut self,
+        key: impl Display,
+        value: &Spanned<DeValue<'_>>,
+        set: Result<(), Vec<Fault>>,
+    ) {
         for fault in set.err().into_iter().flatten() {
             let at = fault.at.unwrap_or_else(|| value.span());
             self.problem(at, format!("{key}: {}", fault.what));
@@ -212,6 +270,9 @@ fn unknown(prefix: &str, name: &str) -> String {
         .collect();
     let mut once = siblings;
     once.dedup();
+    if prefix.is_empty() {
+        once.push(HOSTS);
+    }
     let what = if prefix.is_empty() { "section" } else { "key" };
     format!(
         "unknown {what} '{prefix}{name}'{}",

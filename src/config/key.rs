@@ -67,8 +67,32 @@ keys! {
     GateKnownUsage = "gate.known_usage",
     /// Whether `count_tokens` may never lower a hold.
     GateStrictBound = "gate.strict_bound",
+    /// What a mirror leaves out.
+    MirrorExclude = "mirror.exclude",
     /// The program that the agent's name stands for.
     AgentBinary = "agent.binary",
+    /// Which symlinks an audited tree may hold.
+    AuditSymlinks = "audit.symlinks",
+    /// Whether pipes, sockets and devices are findings.
+    AuditSpecial = "audit.special",
+    /// Whether setuid and setgid files are findings.
+    AuditSetuid = "audit.setuid",
+    /// Most entries of an audited tree.
+    AuditMaxEntries = "audit.max_entries",
+    /// Longest file of an audited tree.
+    AuditMaxFileBytes = "audit.max_file_bytes",
+    /// All files of an audited tree together.
+    AuditMaxBytes = "audit.max_bytes",
+    /// Paths that an audited tree must not hold.
+    AuditDeny = "audit.deny",
+    /// How long a tool may run.
+    AuditTimeout = "audit.timeout",
+    /// What of this machine a sandboxed tool may read too.
+    AuditRead = "audit.read",
+    /// How long older generations are kept.
+    AuditKeepAge = "audit.keep_age",
+    /// Up to how many bytes older generations are kept.
+    AuditKeepBytes = "audit.keep_bytes",
 }
 
 /// What every variable of labproxy starts with.
@@ -92,6 +116,12 @@ impl Key {
             .iter()
             .copied()
             .find(|key| key.variable() == variable)
+    }
+}
+
+impl From<Key> for std::borrow::Cow<'static, str> {
+    fn from(key: Key) -> Self {
+        Self::Borrowed(key.name())
     }
 }
 

@@ -1,9 +1,12 @@
 //! One layer of settings, and how one is laid over another.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::audit::{LinkRule, OddRule};
 use super::credential::{CredentialReference, Origin};
+use super::host::{HostKey, HostName};
 use super::key::Key;
 use super::source::{Source, Sourced};
 use super::value::{Fault, Place, Written};
@@ -37,8 +40,14 @@ pub struct Layer {
     pub pricing: PricingLayer,
     /// `[gate]`.
     pub gate: GateLayer,
+    /// `[mirror]`.
+    pub mirror: MirrorLayer,
     /// `[agent]`.
     pub agent: AgentLayer,
+    /// `[audit]`.
+    pub audit: AuditLayer,
+    /// `[host.NAME]`, by name.
+    pub hosts: BTreeMap<HostName, HostLayer>,
 }
 
 macro_rules! section {
@@ -112,6 +121,55 @@ section!(
         binary: Option<PathBuf>,
     }
 );
+section!(
+    /// `[audit]` of one layer.
+    AuditLayer {
+        symlinks: LinkRule,
+        special: OddRule,
+        setuid: OddRule,
+        max_entries: u64,
+        max_file_bytes: u64,
+        max_bytes: u64,
+        deny: Vec<String>,
+        timeout: Duration,
+        read: Vec<PathBuf>,
+        keep_age: Duration,
+        keep_bytes: u64,
+    }
+);
+section!(
+    /// `[host.NAME]` of one layer; every field is named after its [`HostKey`].
+    HostLayer {
+        ssh: String,
+        user: String,
+        port: u16,
+        key_path: PathBuf,
+        ssh_config: PathBuf,
+        workdir: String,
+        tcp_fallback: bool,
+        accept_new_host_key: bool,
+        sudo: bool,
+        gpu_ids: Vec<String>,
+        setup_commands: Vec<String>,
+    }
+);
+
+/// `[mirror]` of one layer, or of several: unlike every other setting, what a higher layer says is
+/// added to what the lower ones say.
+#[derive(Clone, Debug, Default)]
+pub struct MirrorLayer {
+    /// Patterns of what is left out, those of the lowest layer first.
+    pub exclude: Vec<Sourced<Vec<String>>>,
+}
+
+impl MirrorLayer {
+    /// This section and then what `upper` adds.
+    fn under(mut self, upper: Self) -> Self {
+        let Self { mut exclude } = upper;
+        self.exclude.append(&mut exclude);
+        self
+    }
+}
 
 impl UpstreamLayer {
     /// This section with `upper` laid over it, in which `upper`'s credential is bound to the origin
@@ -148,7 +206,10 @@ impl Layer {
             upstream,
             pricing,
             gate,
+            mirror,
             agent,
+            audit,
+            hosts: _,
         } = self;
         match key {
             Key::SessionCapUsd => put(&mut session.cap_usd, written.usd()?, source),
@@ -186,29 +247,69 @@ impl Layer {
             Key::GateRemoteContent => put(&mut gate.remote_content, written.flag()?, source),
             Key::GateKnownUsage => put(&mut gate.known_usage, written.names()?, source),
             Key::GateStrictBound => put(&mut gate.strict_bound, written.flag()?, source),
+            Key::MirrorExclude => {
+                let patterns = written.patterns()?;
+                mirror.exclude.push(Sourced::new(patterns, source));
+            }
             Key::AgentBinary => put(&mut agent.binary, written.binary(place)?, source),
+            Key::AuditSymlinks => put(&mut audit.symlinks, written.link_rule()?, source),
+            Key::AuditSpecial => put(&mut audit.special, written.odd_rule()?, source),
+            Key::AuditSetuid => put(&mut audit.setuid, written.odd_rule()?, source),
+            Key::AuditMaxEntries => put(&mut audit.max_entries, written.size()?, source),
+            Key::AuditMaxFileBytes => put(&mut audit.max_file_bytes, written.size()?, source),
+            Key::AuditMaxBytes => put(&mut audit.max_bytes, written.size()?, source),
+            Key::AuditDeny => put(&mut audit.deny, written.names()?, source),
+            Key::AuditTimeout => put(&mut audit.timeout, written.duration()?, source),
+            Key::AuditRead => put(&mut audit.read, written.paths(place)?, source),
+            Key::AuditKeepAge => put(&mut audit.keep_age, written.duration()?, source),
+            Key::AuditKeepBytes => put(&mut audit.keep_bytes, written.size()?, source),
         }
         Ok(())
     }
 
+    /// Reads what was written for a setting of a host, which is made when it was not there.
+    ///
+    /// # Errors
+    /// Everything that is wrong with what was written.
+    pub fn set_host(
+        &mut self,
+        (host, key): (&HostName, HostKey),
+        written: Written<'_>,
+        place: Place<'_>,
+        source: Source,
+    ) -> Result<(), Vec<Fault>> {
+        let host = self.hosts.entry(host.clone()).or_default();
+        written.put_into(host, key, place, source)
+    }
+
     /// This layer with `upper` laid over it.
     #[must_use]
-    pub fn under(self, upper: Self) -> Self {
+    pub fn under(mut self, upper: Self) -> Self {
         let Self {
             session,
             limits,
             upstream,
             pricing,
             gate,
+            mirror,
             agent,
+            audit,
+            hosts,
         } = upper;
+        for (name, host) in hosts {
+            let lower = self.hosts.remove(&name).unwrap_or_default();
+            self.hosts.insert(name, lower.under(host));
+        }
         Self {
             session: self.session.under(session),
             limits: self.limits.under(limits),
             upstream: self.upstream.bound_under(upstream),
             pricing: self.pricing.under(pricing),
             gate: self.gate.under(gate),
+            mirror: self.mirror.under(mirror),
             agent: self.agent.under(agent),
+            audit: self.audit.under(audit),
+            hosts: self.hosts,
         }
     }
 }

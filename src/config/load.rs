@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{self, FileError, Owner, SettingsFile};
+use super::host::{self, HOST_PREFIX, HostKey, HostName};
 use super::key::{Key, VARIABLE_PREFIX, nearest};
 use super::layer::Layer;
 use super::resolve::resolve;
@@ -65,10 +66,9 @@ pub fn load(layers: &Layers<'_>) -> Result<Config, Vec<Problem>> {
         Some(given) => loader.given_file(given),
         None => loader.working_file(&folded),
     };
-    let folded = folded
-        .under(upper)
-        .under(loader.variables())
-        .under(loader.flags());
+    let folded = folded.under(upper);
+    let variables = loader.variables(&folded);
+    let folded = folded.under(variables).under(loader.flags());
     loader.keep_below(ceiling.as_ref(), folded.limits.daily_usd.as_ref());
     let config = resolve(folded, &mut loader.problems);
     match config {
@@ -172,7 +172,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn variables(&mut self) -> Layer {
+    fn variables(&mut self, below: &Layer) -> Layer {
         let mut layer = Layer::default();
         let mut names = self.layers.environment.names();
         names.sort();
@@ -187,14 +187,16 @@ impl<'a> Loader<'a> {
                 continue;
             }
             let source = Source::Variable(name.to_owned());
-            let Some(key) = Key::of_variable(name) else {
-                self.problems
-                    .push(Problem::new(source, unknown_variable(name)));
-                continue;
+            let meant = match Meant::by(name, below.hosts.keys()) {
+                Ok(meant) => meant,
+                Err(what) => {
+                    self.problems.push(Problem::new(source, what));
+                    continue;
+                }
             };
             let value = self.layers.environment.get(name).unwrap_or_default();
             match value.to_str() {
-                Some(text) => self.set(&mut layer, key, text, &source),
+                Some(text) => self.set(&mut layer, &meant, text, &source),
                 None => self
                     .problems
                     .push(Problem::new(source, "is not UTF-8 text")),
@@ -207,7 +209,7 @@ impl<'a> Loader<'a> {
         let mut layer = Layer::default();
         for flag in self.layers.flags {
             let source = Source::Flag(flag.name.to_owned());
-            self.set(&mut layer, flag.key, flag.value, &source);
+            self.set(&mut layer, &Meant::Key(flag.key), flag.value, &source);
         }
         layer
     }
@@ -227,12 +229,34 @@ impl<'a> Loader<'a> {
         }
     }
 
-    fn set(&mut self, layer: &mut Layer, key: Key, text: &str, source: &Source) {
+    fn set(&mut self, layer: &mut Layer, meant: &Meant, text: &str, source: &Source) {
         let place = self.place(self.layers.directory);
-        let set = layer.set(key, Written::Text(text), place, source.clone());
+        let written = Written::Text(text);
+        let set = match meant {
+            Meant::Key(key) => layer.set(*key, written, place, source.clone()),
+            Meant::Host(host, key) => layer.set_host((host, *key), written, place, source.clone()),
+        };
         for fault in set.err().into_iter().flatten() {
             self.problems.push(Problem::new(source.clone(), fault.what));
         }
+    }
+}
+
+/// The setting that a variable or a flag makes.
+enum Meant {
+    Key(Key),
+    Host(HostName, HostKey),
+}
+
+impl Meant {
+    /// By the name of a variable.
+    fn by<'a>(name: &str, hosts: impl Iterator<Item = &'a HostName>) -> Result<Self, String> {
+        if name.starts_with(HOST_PREFIX) {
+            let (host, key) = host::of_variable(name, hosts)?;
+            return Ok(Self::Host(host, key));
+        }
+        let key = Key::of_variable(name).ok_or_else(|| unknown_variable(name))?;
+        Ok(Self::Key(key))
     }
 }
 

@@ -3,10 +3,12 @@
 //! Lowest first: built-in defaults, the user's file, `./labproxy.toml` (which may only tighten),
 //! `LABPROXY_…` variables, flags. Every bad value of every layer is reported at once.
 
+pub mod audit;
 pub mod credential;
 pub mod environment;
 mod fields;
 pub mod file;
+pub mod host;
 pub mod key;
 pub mod layer;
 pub mod load;
@@ -21,6 +23,7 @@ pub mod trust;
 mod url;
 pub mod value;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,8 +32,10 @@ use crate::money::PicoUsd;
 use crate::proxy::gate::{GatePolicy, WebSearchPolicy};
 use crate::proxy::{OnClientGone, ProxySettings, UpstreamSettings};
 
+pub use audit::AuditConfig;
 pub use credential::{CredentialChoice, CredentialReference};
 pub use environment::Environment;
+pub use host::{HostConfig, HostKey, HostName};
 pub use key::Key;
 pub use load::{Flag, Layers, load};
 pub use paths::Paths;
@@ -50,8 +55,14 @@ pub struct Config {
     pub pricing: PricingConfig,
     /// `[gate]`.
     pub gate: GateConfig,
+    /// `[mirror]`.
+    pub mirror: MirrorConfig,
     /// `[agent]`.
     pub agent: AgentConfig,
+    /// `[audit]`.
+    pub audit: AuditConfig,
+    /// `[host.NAME]`, by name.
+    pub hosts: BTreeMap<HostName, HostConfig>,
 }
 
 /// `[session]`: how a session spends and ends.
@@ -119,6 +130,21 @@ pub struct GateConfig {
     pub known_usage: Sourced<Vec<String>>,
     /// Whether `count_tokens` may never lower a hold.
     pub strict_bound: Sourced<bool>,
+}
+
+/// `[mirror]`: what mirrors have in common.
+#[derive(Clone, Debug)]
+pub struct MirrorConfig {
+    /// Patterns of what is left out, those of the lowest layer first: the layers add up.
+    pub exclude: Vec<Sourced<Vec<String>>>,
+}
+
+impl MirrorConfig {
+    /// All patterns, in their order.
+    pub fn patterns(&self) -> Vec<String> {
+        let all = self.exclude.iter().flat_map(|patterns| &patterns.value);
+        all.cloned().collect()
+    }
 }
 
 /// `[agent]`: the agent's program.

@@ -1,35 +1,41 @@
 //! The folded layers as one [`Config`]: every value there, the credential judged.
 
 use super::credential::{CredentialChoice, Origin};
+use super::host;
 use super::key::Key;
 use super::layer::{
-    AgentLayer, BoundCredential, GateLayer, Layer, LimitsLayer, PricingLayer, SessionLayer,
-    Setting, UpstreamLayer,
+    AgentLayer, AuditLayer, BoundCredential, GateLayer, Layer, LimitsLayer, MirrorLayer,
+    PricingLayer, SessionLayer, Setting, UpstreamLayer,
 };
 use super::source::{Source, Sourced};
 use super::{
-    AgentConfig, Config, GateConfig, LimitsConfig, PricingConfig, Problem, SessionConfig,
-    UpstreamConfig,
+    AgentConfig, AuditConfig, Config, GateConfig, LimitsConfig, MirrorConfig, PricingConfig,
+    Problem, SessionConfig, UpstreamConfig,
 };
 
 /// Makes the configuration of the folded layers; `None` when a value is missing, which is then
 /// among the problems.
 pub fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
-    let mut need = Need { problems };
     let Layer {
         session,
         limits,
         upstream,
         pricing,
         gate,
+        mirror,
         agent,
+        audit,
+        hosts,
     } = folded;
     let LimitsLayer {
         daily_usd,
         max_connections,
     } = limits;
     let PricingLayer { file, allow_stale } = pricing;
+    let MirrorLayer { exclude } = mirror;
     let AgentLayer { binary } = agent;
+    let hosts = host::resolve(hosts, problems);
+    let mut need = Need { problems };
     Some(Config {
         session: need.session(session)?,
         limits: LimitsConfig {
@@ -42,9 +48,12 @@ pub fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
             allow_stale: need.set(Key::PricingAllowStale, allow_stale)?,
         },
         gate: need.gate(gate)?,
+        mirror: MirrorConfig { exclude },
         agent: AgentConfig {
             binary: need.set(Key::AgentBinary, binary)?,
         },
+        audit: need.audit(audit)?,
+        hosts,
     })
 }
 
@@ -57,10 +66,14 @@ impl Need<'_> {
     /// A setting that the built-in defaults always make.
     fn set<T>(&mut self, key: Key, setting: Setting<T>) -> Setting<T> {
         if setting.is_none() {
-            let missing = format!("{key}: there is no value");
-            self.problems.push(Problem::new(Source::Default, missing));
+            self.missing(key);
         }
         setting
+    }
+
+    fn missing(&mut self, key: Key) {
+        let missing = format!("{key}: there is no value");
+        self.problems.push(Problem::new(Source::Default, missing));
     }
 
     fn session(&mut self, folded: SessionLayer) -> Option<SessionConfig> {
@@ -117,6 +130,35 @@ impl Need<'_> {
             remote_content: self.set(Key::GateRemoteContent, remote_content)?,
             known_usage: self.set(Key::GateKnownUsage, known_usage)?,
             strict_bound: self.set(Key::GateStrictBound, strict_bound)?,
+        })
+    }
+
+    fn audit(&mut self, folded: AuditLayer) -> Option<AuditConfig> {
+        let AuditLayer {
+            symlinks,
+            special,
+            setuid,
+            max_entries,
+            max_file_bytes,
+            max_bytes,
+            deny,
+            timeout,
+            read,
+            keep_age,
+            keep_bytes,
+        } = folded;
+        Some(AuditConfig {
+            symlinks: self.set(Key::AuditSymlinks, symlinks)?,
+            special: self.set(Key::AuditSpecial, special)?,
+            setuid: self.set(Key::AuditSetuid, setuid)?,
+            max_entries: self.set(Key::AuditMaxEntries, max_entries)?,
+            max_file_bytes: self.set(Key::AuditMaxFileBytes, max_file_bytes)?,
+            max_bytes: self.set(Key::AuditMaxBytes, max_bytes)?,
+            deny: self.set(Key::AuditDeny, deny)?,
+            timeout: self.set(Key::AuditTimeout, timeout)?,
+            read: self.set(Key::AuditRead, read)?,
+            keep_age: self.set(Key::AuditKeepAge, keep_age)?,
+            keep_bytes: self.set(Key::AuditKeepBytes, keep_bytes)?,
         })
     }
 }

@@ -1,16 +1,19 @@
 //! The configuration as a list: each value, and where it came from; never a secret.
 
+use std::borrow::Cow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::credential::kind_name;
+use super::host::{HostConfig, HostKey, HostName};
 use super::key::Key;
 use super::source::{Source, Sourced};
 use super::{
-    AgentConfig, Config, CredentialChoice, CredentialReference, GateConfig, LimitsConfig,
-    PricingConfig, SessionConfig, UpstreamConfig,
+    AgentConfig, AuditConfig, Config, CredentialChoice, CredentialReference, GateConfig,
+    LimitsConfig, MirrorConfig, PricingConfig, SessionConfig, UpstreamConfig,
 };
 use crate::money::PicoUsd;
 
@@ -18,14 +21,15 @@ use crate::money::PicoUsd;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
     /// The setting's name in a file.
-    pub key: &'static str,
+    pub key: Cow<'static, str>,
     /// Its value; money as a string of dollars, times as strings with their unit.
     pub value: Value,
     /// Where it came from.
     pub source: Source,
 }
 
-/// Every setting in force, in the order of [`Key::ALL`].
+/// Every setting in force, in the order of [`Key::ALL`], then those of each host. What layers add up
+/// has an entry for each that adds something.
 pub fn entries(config: &Config) -> Vec<Entry> {
     let Config {
         session,
@@ -33,7 +37,10 @@ pub fn entries(config: &Config) -> Vec<Entry> {
         upstream,
         pricing,
         gate,
+        mirror,
         agent,
+        audit,
+        hosts,
     } = config;
     let mut list = Vec::new();
     add_session(&mut list, session);
@@ -59,13 +66,50 @@ pub fn entries(config: &Config) -> Vec<Entry> {
         json!(flag)
     });
     add_gate(&mut list, gate);
+    add_mirror(&mut list, mirror);
     let AgentConfig { binary } = agent;
     add(&mut list, Key::AgentBinary, binary, |binary| {
         binary
             .as_ref()
             .map_or_else(|| json!("auto"), |path| json!(path))
     });
+    add_audit(&mut list, audit);
+    for (name, host) in hosts {
+        add_host(&mut list, name, host);
+    }
     list
+}
+
+fn add_host(list: &mut Vec<Entry>, name: &HostName, host: &HostConfig) {
+    let HostConfig {
+        ssh,
+        user,
+        port,
+        key_path,
+        ssh_config,
+        workdir,
+        tcp_fallback,
+        accept_new_host_key,
+        sudo,
+        gpu_ids,
+        setup_commands,
+    } = host;
+    let key = |key: HostKey| key.of(name);
+    add(list, key(HostKey::Ssh), ssh, |text| json!(text));
+    add_option(list, key(HostKey::User), user.as_ref(), |text| json!(text));
+    add_option(list, key(HostKey::Port), port.as_ref(), |port| json!(port));
+    let path = |path: &PathBuf| json!(path);
+    add_option(list, key(HostKey::KeyPath), key_path.as_ref(), path);
+    add_option(list, key(HostKey::SshConfig), ssh_config.as_ref(), path);
+    add(list, key(HostKey::Workdir), workdir, |text| json!(text));
+    let flag = |flag: &bool| json!(flag);
+    add(list, key(HostKey::TcpFallback), tcp_fallback, flag);
+    let accept = accept_new_host_key;
+    add(list, key(HostKey::AcceptNewHostKey), accept, flag);
+    add(list, key(HostKey::Sudo), sudo, flag);
+    let names = |names: &Vec<String>| json!(names);
+    add(list, key(HostKey::GpuIds), gpu_ids, names);
+    add(list, key(HostKey::SetupCommands), setup_commands, names);
 }
 
 fn add_session(list: &mut Vec<Entry>, session: &SessionConfig) {
@@ -139,9 +183,57 @@ fn add_gate(list: &mut Vec<Entry>, gate: &GateConfig) {
     add(list, Key::GateStrictBound, strict_bound, |flag| json!(flag));
 }
 
-fn add<T>(list: &mut Vec<Entry>, key: Key, setting: &Sourced<T>, value: impl FnOnce(&T) -> Value) {
+fn add_audit(list: &mut Vec<Entry>, audit: &AuditConfig) {
+    let AuditConfig {
+        symlinks,
+        special,
+        setuid,
+        max_entries,
+        max_file_bytes,
+        max_bytes,
+        deny,
+        timeout,
+        read,
+        keep_age,
+        keep_bytes,
+    } = audit;
+    add(list, Key::AuditSymlinks, symlinks, |rule| json!(rule));
+    add(list, Key::AuditSpecial, special, |rule| json!(rule));
+    add(list, Key::AuditSetuid, setuid, |rule| json!(rule));
+    add(list, Key::AuditMaxEntries, max_entries, |count| {
+        json!(count)
+    });
+    let bytes = |bytes: &u64| json!(bytes);
+    add(list, Key::AuditMaxFileBytes, max_file_bytes, bytes);
+    add(list, Key::AuditMaxBytes, max_bytes, bytes);
+    add(list, Key::AuditDeny, deny, |names| json!(names));
+    add(list, Key::AuditTimeout, timeout, |limit| time(*limit));
+    add(list, Key::AuditRead, read, |paths| json!(paths));
+    add(list, Key::AuditKeepAge, keep_age, |age| time(*age));
+    add(list, Key::AuditKeepBytes, keep_bytes, bytes);
+}
+
+/// An entry for each layer that adds something.
+fn add_mirror(list: &mut Vec<Entry>, mirror: &MirrorConfig) {
+    let MirrorConfig { exclude } = mirror;
+    let key = Key::MirrorExclude;
+    let show = |patterns: &Vec<String>| json!(patterns);
+    if exclude.is_empty() {
+        add(list, key, &Sourced::new(Vec::new(), Source::Default), show);
+    }
+    for patterns in exclude {
+        add(list, key, patterns, show);
+    }
+}
+
+fn add<T>(
+    list: &mut Vec<Entry>,
+    key: impl Into<Cow<'static, str>>,
+    setting: &Sourced<T>,
+    value: impl FnOnce(&T) -> Value,
+) {
     list.push(Entry {
-        key: key.name(),
+        key: key.into(),
         value: value(&setting.value),
         source: setting.source.clone(),
     });
@@ -150,14 +242,14 @@ fn add<T>(list: &mut Vec<Entry>, key: Key, setting: &Sourced<T>, value: impl FnO
 /// A setting without a default is `null`.
 fn add_option<T>(
     list: &mut Vec<Entry>,
-    key: Key,
+    key: impl Into<Cow<'static, str>>,
     setting: Option<&Sourced<T>>,
     value: impl FnOnce(&T) -> Value,
 ) {
     match setting {
         Some(setting) => add(list, key, setting, value),
         None => list.push(Entry {
-            key: key.name(),
+            key: key.into(),
             value: Value::Null,
             source: Source::Default,
         }),

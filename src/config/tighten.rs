@@ -3,13 +3,18 @@
 //! TRUST: an agent may have written that file, and a pull may have brought it here. So it is judged
 //! setting by setting against the layers below it; whatever does not tighten is refused by name.
 
+use std::fmt::Display;
+
 use super::Problem;
+use super::host::{HostKey, HostName};
 use super::key::Key;
 use super::layer::{
-    AgentLayer, GateLayer, Layer, LimitsLayer, PricingLayer, SessionLayer, Setting, UpstreamLayer,
+    AgentLayer, AuditLayer, GateLayer, HostLayer, Layer, LimitsLayer, MirrorLayer, PricingLayer,
+    SessionLayer, Setting, UpstreamLayer,
 };
 use super::source::Sourced;
 use crate::cap::OnCap;
+use crate::exclude_pattern::takes_back;
 use crate::proxy::gate::WebSearchPolicy;
 
 /// Judges the settings of an untrusted file against the layers `below` it; `remedy` says where they
@@ -24,7 +29,10 @@ pub fn tighten(below: &Layer, file: Layer, remedy: &str, problems: &mut Vec<Prob
         upstream,
         pricing,
         gate,
+        mirror,
         agent,
+        audit,
+        hosts,
     } = file;
     let session = tighten_session(&mut judge, &below.session, session);
     let LimitsLayer {
@@ -38,13 +46,41 @@ pub fn tighten(below: &Layer, file: Layer, remedy: &str, problems: &mut Vec<Prob
     judge.forbid(Key::PricingFile, file);
     judge.forbid(Key::PricingAllowStale, allow_stale);
     let gate = tighten_gate(&mut judge, &below.gate, gate);
+    let mirror = tighten_mirror(&mut judge, mirror);
     let AgentLayer { binary } = agent;
     judge.forbid(Key::AgentBinary, binary);
+    forbid_audit(&mut judge, audit);
+    for (name, host) in hosts {
+        forbid_host(&mut judge, &name, host);
+    }
     Layer {
         session,
         gate,
+        mirror,
         ..Layer::default()
     }
+}
+
+/// More may be left out; nothing that others leave out is taken back in.
+fn tighten_mirror(judge: &mut Judge<'_>, file: MirrorLayer) -> MirrorLayer {
+    let MirrorLayer { mut exclude } = file;
+    for patterns in &mut exclude {
+        let source = patterns.source.clone();
+        patterns.value.retain(|pattern| {
+            let is_looser = takes_back(pattern);
+            if is_looser {
+                let key = Key::MirrorExclude;
+                let remedy = judge.remedy;
+                let what = format!(
+                    "{key}: a working directory's file may only leave out more, and '{pattern}' \
+                     takes back in; {remedy}"
+                );
+                judge.problems.push(Problem::new(source.clone(), what));
+            }
+            !is_looser
+        });
+    }
+    MirrorLayer { exclude }
 }
 
 fn tighten_session(
@@ -89,6 +125,62 @@ fn forbid_upstream(judge: &mut Judge<'_>, file: UpstreamLayer) {
     judge.forbid(Key::UpstreamAllowPrivate, allow_private);
     judge.forbid(Key::UpstreamProxy, proxy);
     judge.forbid(Key::UpstreamCaFile, ca_file);
+}
+
+/// What is found in an agent's work is not for that work to say.
+fn forbid_audit(judge: &mut Judge<'_>, file: AuditLayer) {
+    let AuditLayer {
+        symlinks,
+        special,
+        setuid,
+        max_entries,
+        max_file_bytes,
+        max_bytes,
+        deny,
+        timeout,
+        read,
+        keep_age,
+        keep_bytes,
+    } = file;
+    judge.forbid(Key::AuditSymlinks, symlinks);
+    judge.forbid(Key::AuditSpecial, special);
+    judge.forbid(Key::AuditSetuid, setuid);
+    judge.forbid(Key::AuditMaxEntries, max_entries);
+    judge.forbid(Key::AuditMaxFileBytes, max_file_bytes);
+    judge.forbid(Key::AuditMaxBytes, max_bytes);
+    judge.forbid(Key::AuditDeny, deny);
+    judge.forbid(Key::AuditTimeout, timeout);
+    judge.forbid(Key::AuditRead, read);
+    judge.forbid(Key::AuditKeepAge, keep_age);
+    judge.forbid(Key::AuditKeepBytes, keep_bytes);
+}
+
+/// A host decides where a credential's use goes and which program ssh starts on the way there.
+fn forbid_host(judge: &mut Judge<'_>, name: &HostName, file: HostLayer) {
+    let HostLayer {
+        ssh,
+        user,
+        port,
+        key_path,
+        ssh_config,
+        workdir,
+        tcp_fallback,
+        accept_new_host_key,
+        sudo,
+        gpu_ids,
+        setup_commands,
+    } = file;
+    judge.forbid(HostKey::Ssh.of(name), ssh);
+    judge.forbid(HostKey::User.of(name), user);
+    judge.forbid(HostKey::Port.of(name), port);
+    judge.forbid(HostKey::KeyPath.of(name), key_path);
+    judge.forbid(HostKey::SshConfig.of(name), ssh_config);
+    judge.forbid(HostKey::Workdir.of(name), workdir);
+    judge.forbid(HostKey::TcpFallback.of(name), tcp_fallback);
+    judge.forbid(HostKey::AcceptNewHostKey.of(name), accept_new_host_key);
+    judge.forbid(HostKey::Sudo.of(name), sudo);
+    judge.forbid(HostKey::GpuIds.of(name), gpu_ids);
+    judge.forbid(HostKey::SetupCommands.of(name), setup_commands);
 }
 
 fn tighten_gate(judge: &mut Judge<'_>, below: &GateLayer, file: GateLayer) -> GateLayer {
@@ -153,7 +245,7 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     /// Refuses a setting that such a file never makes.
-    fn forbid<T>(&mut self, key: Key, mine: Setting<T>) {
+    fn forbid<T>(&mut self, key: impl Display, mine: Setting<T>) {
         if let Some(mine) = mine {
             let remedy = self.remedy;
             self.problems.push(Problem::new(

@@ -30,11 +30,13 @@ pub(super) fn parse_url(text: &str) -> Result<http::Uri, String> {
     Ok(uri)
 }
 
-/// Whether a host is the literal address of this machine. Names are not: who resolves them is
-/// another matter.
-pub(super) fn is_loopback(host: &str) -> bool {
+/// Whether a host may be this machine: a literal loopback address, or `localhost`. Who resolves a
+/// name is another matter, so the proxy judges the address that it is connected to; every other name
+/// is refused at once, because nothing says that it should be this machine.
+pub(super) fn may_be_loopback(host: &str) -> bool {
     let literal = host.trim_start_matches('[').trim_end_matches(']');
-    literal
-        .parse::<std::net::IpAddr>()
-        .is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || literal
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }

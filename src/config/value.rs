@@ -11,8 +11,9 @@ use super::credential::CredentialReference;
 use super::fields::Fields;
 use super::key::did_you_mean;
 use super::reference;
-use super::url::{is_loopback, parse_url};
+use super::url::{may_be_loopback, parse_url};
 use crate::cap::OnCap;
+use crate::exclude_pattern;
 use crate::money::PicoUsd;
 use crate::proxy::OnClientGone;
 use crate::proxy::gate::WebSearchPolicy;
@@ -169,7 +170,7 @@ impl<'a> Written<'a> {
     }
 
     /// A number of at least 1.
-    fn count(self, most: u64) -> Read<u64> {
+    pub(super) fn count(self, most: u64) -> Read<u64> {
         let number = match self {
             Self::Text(text) => text.parse().ok(),
             Self::Toml(value) => match value.get_ref() {
@@ -209,6 +210,33 @@ impl<'a> Written<'a> {
         Ok(named)
     }
 
+    /// `mirror.exclude`: patterns, each of which is one.
+    pub fn patterns(self) -> Read<Vec<String>> {
+        let named = self.names()?;
+        let places: Vec<_> = match self {
+            Self::Toml(value) => {
+                let items = value.get_ref().as_array();
+                let items = items.into_iter().flat_map(|items| items.iter());
+                items.map(|item| Some(item.span())).collect()
+            }
+            Self::Text(_) => vec![None; named.len()],
+        };
+        let faults = named.iter().zip(places).filter_map(|(pattern, at)| {
+            let why = exclude_pattern::check(pattern).err()?;
+            let what = format!(
+                "'{pattern}' is no pattern ({why}); correct it, or put a backslash before the \
+                 special character"
+            );
+            Some(Fault { at, what })
+        });
+        let faults: Vec<Fault> = faults.collect();
+        if faults.is_empty() {
+            Ok(named)
+        } else {
+            Err(faults)
+        }
+    }
+
     /// A path; relative ones start from the file's directory, `~/` is the home directory.
     pub fn path(self, place: Place<'_>) -> Read<PathBuf> {
         let text = self.text("\"/path/to/file\"")?;
@@ -230,10 +258,10 @@ impl<'a> Written<'a> {
         let host = uri.host().unwrap_or_default();
         match uri.scheme_str() {
             Some("https") => Ok(uri),
-            Some("http") if is_loopback(host) => Ok(uri),
+            Some("http") if may_be_loopback(host) => Ok(uri),
             Some("http") => refuse(
-                "http would carry the credential in the clear; use https, or the literal address \
-                 of this machine, such as http://127.0.0.1:8080",
+                "http would carry the credential in the clear; use https, or an address of this \
+                 machine: localhost, or a literal such as http://127.0.0.1:8080",
             ),
             _ => refuse("expected a URL that starts with https://"),
         }

@@ -280,21 +280,20 @@ impl PriceBook {
     /// # Errors
     /// When there is no row.
     pub fn hold_rates(&self, model: &str, at: Timestamp) -> Result<HoldRates, Unpriced> {
-        let rows: Vec<PriceRow> = self.rows_near(model, at).cloned().collect();
-        if rows.is_empty() {
-            return Err(self.unpriced(model, utc_day(at)));
-        }
-        Ok(HoldRates::new(rows))
+        HoldRates::over(self.rows_near(model, at)).ok_or_else(|| self.unpriced(model, utc_day(at)))
     }
 
     /// Rows of `model` that hold at some moment within [`PRICE_SKEW`] of `at`.
-    fn rows_near(&self, model: &str, at: Timestamp) -> impl Iterator<Item = &PriceRow> {
+    fn rows_near<'a, 'm>(
+        &'a self,
+        model: &'m str,
+        at: Timestamp,
+    ) -> impl Iterator<Item = &'a PriceRow> + use<'a, 'm> {
         let first = utc_day(at.checked_sub(PRICE_SKEW).unwrap_or(at));
         let last = utc_day(at.checked_add(PRICE_SKEW).unwrap_or(at));
-        let wanted = model.to_owned();
         self.rows
             .iter()
-            .filter(move |row| row.model == wanted && row.holds_within(first, last))
+            .filter(move |row| row.model == model && row.holds_within(first, last))
     }
 
     fn unpriced(&self, model: &str, day: Date) -> Unpriced {

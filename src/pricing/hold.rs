@@ -1,6 +1,6 @@
 //! What a request may cost per token before it is sent: the dearest rate that could apply.
 
-use super::book::{PriceRow, Rates};
+use super::book::{Band, PriceRow, Rates};
 use crate::money::{PicoUsd, Rate};
 
 /// Which cache writes a request may cause.
@@ -21,13 +21,36 @@ pub enum WriteBound {
 /// Fast mode is no part of it: requests that ask for it are refused.
 #[derive(Clone, Debug)]
 pub struct HoldRates {
-    rows: Vec<PriceRow>,
+    rows: Vec<HeldRow>,
+}
+
+/// What a hold needs of a [`PriceRow`]; made for every request, so without its texts.
+#[derive(Clone, Copy, Debug)]
+struct HeldRow {
+    base: Rates,
+    band: Option<Band>,
+    web_search: PicoUsd,
+    context_window: u64,
+    max_output: u64,
+}
+
+impl From<&PriceRow> for HeldRow {
+    fn from(row: &PriceRow) -> Self {
+        Self {
+            base: row.base,
+            band: row.band,
+            web_search: row.web_search,
+            context_window: row.context_window,
+            max_output: row.max_output,
+        }
+    }
 }
 
 impl HoldRates {
-    /// Rates over `rows`, all of one model and at least one.
-    pub(super) fn new(rows: Vec<PriceRow>) -> Self {
-        Self { rows }
+    /// Rates over `rows`, all of one model; `None` when there is none.
+    pub(super) fn over<'a>(rows: impl Iterator<Item = &'a PriceRow>) -> Option<Self> {
+        let rows: Vec<HeldRow> = rows.map(HeldRow::from).collect();
+        (!rows.is_empty()).then_some(Self { rows })
     }
 
     /// Dearest price of one prompt token for a prompt of at most `prompt_bound` tokens.
@@ -68,7 +91,7 @@ impl HoldRates {
     /// The dearest of `pick` over every row, and over its band when a prompt of `prompt_bound`
     /// tokens could reach it. Without rows, which `hold_rates` rules out, nothing is affordable.
     fn dearest(&self, prompt_bound: u64, pick: impl Fn(&Rates) -> Rate) -> Rate {
-        let of_row = |row: &PriceRow| {
+        let of_row = |row: &HeldRow| {
             let base = pick(&row.base);
             let dearest = match &row.band {
                 Some(band) if prompt_bound > band.above_prompt_tokens => {

@@ -25,6 +25,30 @@ enum Field {
     Other,
 }
 
+impl Field {
+    /// The field of a key as it is written, with its quotes.
+    fn of_key(written: &[u8]) -> Self {
+        if written.contains(&b'\\') {
+            let decoded: Option<String> = serde_json::from_slice(written).ok();
+            return decoded.map_or(Self::Other, |key| Self::named(key.as_bytes()));
+        }
+        let key = written.strip_prefix(b"\"").unwrap_or_default();
+        Self::named(key.strip_suffix(b"\"").unwrap_or_default())
+    }
+
+    fn named(key: &[u8]) -> Self {
+        match key {
+            b"type" => Self::Type,
+            b"model" => Self::Model,
+            b"stop_reason" => Self::StopReason,
+            b"usage" => Self::Usage,
+            b"error" => Self::Error,
+            b"content" => Self::Content,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// Where in the document the next byte stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -72,7 +96,7 @@ impl Document {
         Self {
             state: State::Start,
             field: Field::Other,
-            kept: Some(Vec::new()),
+            kept: Some(Vec::with_capacity(KEY_BYTES)),
             text: Text::Outside,
             depth: 0,
             kind: None,
@@ -115,7 +139,8 @@ impl Document {
             (State::Start, b'{') => State::FirstKey,
             (State::FirstKey | State::NextKey, b'"') => {
                 self.begin(Field::Other);
-                self.kept = Some(vec![byte]);
+                self.state = State::Key;
+                self.keep(b"\"", tally);
                 self.text = Text::Inside;
                 State::Key
             }
@@ -223,7 +248,7 @@ impl Document {
 
     fn begin(&mut self, field: Field) {
         self.field = field;
-        self.kept = Some(Vec::new());
+        self.kept.get_or_insert_default().clear();
     }
 
     fn keep(&mut self, bytes: &[u8], tally: &mut Tally) {
@@ -247,18 +272,8 @@ impl Document {
     }
 
     fn token_ended(&mut self, tally: &mut Tally) {
-        let kept = self.kept.take();
         if self.state == State::Key {
-            let key: Option<String> = kept.and_then(|kept| serde_json::from_slice(&kept).ok());
-            self.begin(match key.as_deref() {
-                Some("type") => Field::Type,
-                Some("model") => Field::Model,
-                Some("stop_reason") => Field::StopReason,
-                Some("usage") => Field::Usage,
-                Some("error") => Field::Error,
-                Some("content") => Field::Content,
-                _ => Field::Other,
-            });
+            self.begin(self.kept.as_deref().map_or(Field::Other, Field::of_key));
             self.state = State::Colon;
             return;
         }
@@ -266,7 +281,7 @@ impl Document {
         if matches!(self.field, Field::Other | Field::Content) {
             return;
         }
-        let parsed = kept.and_then(|kept| read_lossless(&kept));
+        let parsed = self.kept.as_deref().and_then(read_lossless);
         let Some(value) = parsed else {
             tally.unread();
             return;

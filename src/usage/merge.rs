@@ -2,72 +2,95 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Deepest nesting that is read. The provider's own objects have a handful of levels, and every
-/// level is scanned again.
+/// Deepest nesting that is read. The provider's own objects have a handful of levels.
 const DEPTH: usize = 32;
 
 /// Reads JSON so that a key that stands twice holds both values merged: neither the first nor the
 /// last of them can hide a larger count. `None` when it is not JSON or nested too deeply.
 pub(super) fn read_lossless(json: &[u8]) -> Option<Value> {
-    lossless(serde_json::from_slice(json).ok()?, DEPTH)
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = Lossless { levels: DEPTH }.deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    Some(value)
 }
 
-fn lossless(raw: &RawValue, depth: usize) -> Option<Value> {
-    let depth = depth.checked_sub(1)?;
-    match raw.get().as_bytes().first()? {
-        b'{' => {
-            let Entries(entries) = serde_json::from_str(raw.get()).ok()?;
-            let mut map = Map::new();
-            for (key, raw) in entries {
-                let value = lossless(raw, depth)?;
-                match map.get_mut(&key) {
-                    Some(earlier) => {
-                        merge_value(&key, earlier, value);
-                    }
-                    None => {
-                        map.insert(key, value);
-                    }
-                }
-            }
-            Some(Value::Object(map))
-        }
-        b'[' => {
-            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
-            let values = items.into_iter().map(|item| lossless(item, depth));
-            values.collect::<Option<Vec<Value>>>().map(Value::Array)
-        }
-        _ => serde_json::from_str(raw.get()).ok(),
+/// A value with at most so many levels of nesting.
+#[derive(Clone, Copy)]
+struct Lossless {
+    levels: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Lossless {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        let levels = self.levels.checked_sub(1);
+        let levels = levels.ok_or_else(|| D::Error::custom("nested too deeply"))?;
+        deserializer.deserialize_any(Lossless { levels })
     }
 }
 
-/// The entries of an object in order, repeated keys included.
-struct Entries<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de> Deserialize<'de> for Entries<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EntriesVisitor)
-    }
-}
-
-struct EntriesVisitor;
-
-impl<'de> Visitor<'de> for EntriesVisitor {
-    type Value = Entries<'de>;
+/// The levels are those that are left for what is inside the value.
+impl<'de> Visitor<'de> for Lossless {
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
+        f.write_str("JSON")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<'de>, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(Value::from(value))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = items.next_element_seed(self)? {
+            values.push(value);
         }
-        Ok(Entries(entries))
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(self)?;
+            match map.get_mut(&key) {
+                Some(earlier) => {
+                    merge_value(&key, earlier, value);
+                }
+                None => {
+                    map.insert(key, value);
+                }
+            }
+        }
+        Ok(Value::Object(map))
     }
 }
 

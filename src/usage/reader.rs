@@ -1,6 +1,6 @@
 //! Reads usage out of a copy of the response while the client gets the bytes themselves.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::Usage;
 use super::delta::DeltaKind;
@@ -119,7 +119,6 @@ pub(super) enum UsageSource {
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     observed: Observed,
-    merged: Map<String, Value>,
     fell: bool,
     /// The split of cache writes in `message_start` explained all writes up to there, so later
     /// ones are those of server tools, which live five minutes.
@@ -211,8 +210,15 @@ impl Tally {
         if matches!(source, UsageSource::Delta | UsageSource::Document) && has_output {
             self.observed.output_is_final = true;
         }
-        self.fell |= merge_usage(&mut self.merged, usage);
-        let mut usage = Usage::from_object(&self.merged, self.fell);
+        let merged = match self.observed.usage.take() {
+            None => usage,
+            Some(earlier) => {
+                let mut merged = earlier.raw;
+                self.fell |= merge_usage(&mut merged, usage);
+                merged
+            }
+        };
+        let mut usage = Usage::from_object(merged, self.fell);
         if let Some((five_minutes, one_hour)) = usage.top.split {
             let split = five_minutes.saturating_add(one_hour);
             let extra = usage.top.cache_creation.saturating_sub(split);

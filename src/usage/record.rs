@@ -24,18 +24,17 @@ const ONE_HOUR: &str = "ephemeral_1h_input_tokens";
 
 impl Usage {
     /// Reads a merged usage object.
-    pub(super) fn from_object(raw: &Map<String, Value>, fell: bool) -> Self {
+    pub(super) fn from_object(raw: Map<String, Value>, fell: bool) -> Self {
         let mut odd = Odd::default();
         let mut usage = Self {
-            top: odd.counts("", raw),
-            speed: text(raw, "speed"),
-            geo: text(raw, "inference_geo"),
-            service_tier: text(raw, "service_tier"),
+            top: odd.counts("", &raw),
+            speed: text(&raw, "speed"),
+            geo: text(&raw, "inference_geo"),
+            service_tier: text(&raw, "service_tier"),
             fell,
-            raw: raw.clone(),
             ..Self::default()
         };
-        for (key, value) in raw {
+        for (key, value) in &raw {
             match key.as_str() {
                 // Already in the counts; `fallback_credit` moves tokens between them.
                 SPLIT | "fallback_credit" => {}
@@ -48,6 +47,7 @@ impl Usage {
         }
         usage.unknown = odd.unknown;
         usage.unreadable = odd.unreadable;
+        usage.raw = raw;
         usage
     }
 }

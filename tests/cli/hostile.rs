@@ -15,6 +15,23 @@ const SESSION: &str = "ses_aaaaaaaaaaaaaaaaaaaaaaaaaa";
 const COMMANDS: &[(&str, &str)] = &[
     ("2", "config show"),
     ("2", "config show --json"),
+    ("2", "host check gpu1"),
+    ("2", "host check gpu1 --json"),
+    ("2", "mirror push . gpu1:work"),
+    ("2", "mirror push . ../far --watch"),
+    ("2", "mirror copy-in x.tar . gpu1:work"),
+    ("2", "mirror pull . ../far"),
+    ("2", "mirror status . gpu1:work"),
+    ("2", "mirror diff . gpu1:work"),
+    ("2", "mirror verify . gpu1:work"),
+    ("2", "mirror accept . gpu1:work .envrc"),
+    ("2", "mirror list . gpu1:work"),
+    ("125", "audit run -- touch CANARY"),
+    ("-", "audit list --session SESSION"),
+    ("-", "audit show 1 --session SESSION"),
+    ("-", "audit diff 1 2 --session SESSION"),
+    ("2", "audit restore 1 --session SESSION"),
+    ("-", "audit verify --session SESSION"),
     ("2", "pricing show"),
     ("2", "pricing check"),
     ("2", "pricing quote"),
@@ -97,7 +114,10 @@ fn t01_every_command_names_every_setting_of_a_hostile_file() {
          [agent]\n\
          binary = {canary:?}\n\
          [host.gpu1]\n\
-         ssh_config = \"ProxyCommand touch\"\n"
+         ssh_config = \"ProxyCommand touch\"\n\
+         [audit]\n\
+         symlinks = \"allow\"\n\
+         read = [\"/\"]\n"
     ));
     for (status, line) in COMMANDS {
         let canary = canary.to_str().unwrap();
@@ -118,7 +138,9 @@ fn t01_every_command_names_every_setting_of_a_hostile_file() {
             "labproxy.toml:10: pricing.file: ",
             "labproxy.toml:12: gate.compaction: ",
             "labproxy.toml:14: agent.binary: ",
-            "labproxy.toml:15: unknown section 'host'",
+            "labproxy.toml:16: host.gpu1.ssh_config: ",
+            "labproxy.toml:18: audit.symlinks: ",
+            "labproxy.toml:19: audit.read: ",
         ] {
             assert!(
                 ran.stderr.contains(place),

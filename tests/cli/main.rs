@@ -13,6 +13,7 @@
 mod configuration;
 mod generated;
 mod hostile;
+mod hosts;
 mod status;
 mod terminal;
 

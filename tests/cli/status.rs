@@ -36,6 +36,27 @@ fn a_wrong_command_line_is_2_and_says_what_was_meant() {
     }
 }
 
+/// A word that is no command is a wrong command line, never a prompt or a program, whatever follows it.
+#[test]
+fn tb12_a_word_that_is_no_command_is_not_a_prompt() {
+    let user = User::new();
+    for line in [
+        "ssh",
+        "ssh gpu1 claude",
+        "claude -p hello",
+        "session ssh gpu1",
+    ] {
+        let ran = user.run(line);
+        assert_eq!(ran.code, 2, "{line}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("unrecognized subcommand"),
+            "{}",
+            ran.stderr
+        );
+        assert_eq!(ran.stdout, "", "{line}");
+    }
+}
+
 /// With a program to run every failure of labproxy's own is 125, so that it is not taken for the
 /// program's: the command line, its options, the configuration.
 #[test]

@@ -142,6 +142,7 @@ impl Cells {
             Entry::RefusedMore { count, .. } => self.reason = Some(format!("{count} more")),
             Entry::Closed { reason } => self.reason = Some(format!("{reason:?}")),
             Entry::Ended { end_reason, .. } => self.reason = Some(end_reason.clone()),
+            Entry::Audited { audit } => self.reason = Some(audit.verdict.word().to_owned()),
         }
     }
 }

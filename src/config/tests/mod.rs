@@ -1,6 +1,7 @@
 //! The layers from end to end: real files, a fixed environment.
 
 mod binding;
+mod hosts;
 mod tightening;
 mod values;
 
@@ -127,7 +128,7 @@ fn the_defaults_stand_alone_without_a_cap() {
     assert_eq!(config.session.cap_usd, None);
     assert_eq!(config.upstream.base_url.source, Source::Default);
     let list = super::show::entries(&config);
-    let names: Vec<&str> = list.iter().map(|entry| entry.key).collect();
+    let names: Vec<&str> = list.iter().map(|entry| entry.key.as_ref()).collect();
     let all: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
     assert_eq!(names, all, "config show lists every setting");
 }
@@ -201,6 +202,10 @@ fn the_documented_settings_are_those_that_exist() {
             page.contains(&format!("| `{key}` |")),
             "{key} is not documented"
         );
+    }
+    for key in super::HostKey::ALL {
+        let row = format!("| `host.NAME.{}` |", key.name());
+        assert!(page.contains(&row), "{row} is not documented");
     }
     let (_, rest) = page.split_once("```toml\n").unwrap();
     let (example, _) = rest.split_once("```").unwrap();

@@ -171,3 +171,27 @@ fn t01_a_list_of_trust_that_is_open_to_others_is_refused() {
         "{problems:?}"
     );
 }
+
+/// Threat 1: more may be left out, and nothing that the user leaves out is taken back in.
+#[test]
+fn t01_a_working_file_leaves_out_more_and_never_less() {
+    let user = || User::new().user_file("mirror.exclude = [\"*.key\"]");
+    let config = user().working_file("mirror.exclude = [\"data/\"]").load();
+    assert_eq!(config.unwrap().mirror.patterns(), ["*.key", "data/"]);
+    let loose = "[mirror]\nexclude = [\"data/\", \"!my.key\"]";
+    let problems = user().working_file(loose).problems();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].starts_with("labproxy.toml:2: mirror.exclude: "));
+    assert!(
+        problems[0].contains("'!my.key' takes back in"),
+        "{problems:?}"
+    );
+    let trusted = user().working_file(loose);
+    let path = trusted.work().join("labproxy.toml");
+    trust::trust(&trusted.paths(), &path, loose).unwrap();
+    let config = trusted.load();
+    assert_eq!(
+        config.unwrap().mirror.patterns(),
+        ["*.key", "data/", "!my.key"]
+    );
+}

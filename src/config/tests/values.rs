@@ -66,6 +66,8 @@ fn upstreams_are_https_or_on_this_machine() {
         "http://127.0.0.1:8080",
         "http://127.9.9.9",
         "http://[::1]:8080",
+        "http://localhost:8080",
+        "http://LocalHost/prefix",
     ] {
         let user = User::new().variable("LABPROXY_UPSTREAM_ANTHROPIC_BASE_URL", good);
         assert!(user.load().is_ok(), "{good}: {:?}", user.problems());
@@ -76,7 +78,9 @@ fn upstreams_are_https_or_on_this_machine() {
         "/v1",
         "ftp://x.example",
         "http://api.anthropic.com",
-        "http://localhost:8080",
+        "http://localhost.evil.example",
+        "http://foo.localhost:8080",
+        "http://[localhost]:8080",
         "http://127.0.0.1.evil.example",
         "http://10.0.0.1",
         "http://0.0.0.0",
@@ -214,7 +218,50 @@ fn lists_and_programs_are_read() {
         Some(user.work().join("bin/claude"))
     );
     assert!(problem("gate.accept = \"a\"").contains("expected an array"));
+    assert!(problem("mirror.exclude = \"a\"").contains("expected an array"));
     assert!(problem("gate.accept = [\"\"]").contains("an empty name means nothing"));
     assert!(problem("limits.max_connections = 0").contains("from 1 to 65536"));
     assert!(problem("session = 1").contains("session: expected a table [session]"));
+}
+
+/// Each pattern that is none is told with its own line; those that are stand beside the lower layers'.
+#[test]
+fn t14_patterns_of_mirrors_add_up_and_are_judged_one_by_one() {
+    let problems = User::new()
+        .user_file("[mirror]\nexclude = [\n  \"*.log\",\n  \"a[b\",\n  \"x\\\\\",\n]\n")
+        .problems();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    for (problem, (line, pattern)) in problems.iter().zip([(4, "a[b"), (5, "x\\")]) {
+        let start =
+            format!("~/.config/labproxy/config.toml:{line}: mirror.exclude: '{pattern}' is");
+        assert!(problem.starts_with(&start), "{problem}");
+    }
+    let user = User::new()
+        .user_file("mirror.exclude = [\"*.log\", \"!keep.log\"]")
+        .working_file("[mirror]\nexclude = [\"data/\"]")
+        .variable("LABPROXY_MIRROR_EXCLUDE", "!data/, *.tmp");
+    let config = user.load().unwrap();
+    let all = ["*.log", "!keep.log", "data/", "!data/", "*.tmp"];
+    assert_eq!(config.mirror.patterns(), all);
+    let entries = crate::config::show::entries(&config);
+    let shown: Vec<_> = entries
+        .into_iter()
+        .filter(|entry| entry.key == "mirror.exclude")
+        .map(|entry| (entry.value, entry.source.to_string()))
+        .collect();
+    let path = user.paths().user_config().display().to_string();
+    assert_eq!(
+        shown,
+        [
+            (
+                serde_json::json!(["*.log", "!keep.log"]),
+                format!("{path}:1")
+            ),
+            (serde_json::json!(["data/"]), "labproxy.toml:2".to_owned()),
+            (
+                serde_json::json!(["!data/", "*.tmp"]),
+                "LABPROXY_MIRROR_EXCLUDE".to_owned()
+            ),
+        ]
+    );
 }

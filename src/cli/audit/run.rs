@@ -1,0 +1,207 @@
+//! `audit run`: one tool, one generation, one verdict.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+
+use clap::Args;
+
+use super::SessionArgs;
+use crate::audit::desk::Desk;
+use crate::audit::policy::Policy;
+use crate::audit::record::{self, Begun};
+use crate::audit::run::{Confinement, Judged, Run, Ways, collect, program_of};
+use crate::audit::sandbox::Sandbox;
+use crate::audit::view::text;
+use crate::child::Trampoline;
+use crate::cli::Context;
+use crate::config::{Config, Flag, Key};
+use crate::escape::escape_line;
+use crate::ledger::{Audit, SandboxKind, Verdict};
+use crate::mirror::brakes::Allowed;
+use crate::mirror::failure::failure;
+use crate::mirror::line::Line;
+use crate::mirror::pull::PullOptions;
+use crate::mirror::stop::Stop;
+use crate::report::{self, Exit, Failure, counted};
+use crate::session::workspace::mirror::SessionMirror;
+use crate::session::{books, inside};
+
+/// Options of `audit run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    session: SessionArgs,
+    /// End the tool after TIME, such as 90s or 10m; 1h when nothing else is configured
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
+    /// Let the tool use the network
+    #[arg(long)]
+    network: bool,
+    /// Run the tool with your own power over everything; the verdict says so
+    #[arg(long, conflicts_with = "network")]
+    no_sandbox: bool,
+    /// The tool and its arguments
+    #[arg(last = true, required = true, value_name = "TOOL")]
+    tool: Vec<OsString>,
+}
+
+/// Audits, and passes the tool's status on.
+pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit, Failure> {
+    let (paths, clock) = (ctx.paths()?, ctx.clock());
+    inside::refuse_from_inside(&paths)?;
+    let timeout = args.timeout.as_deref().map(|value| Flag {
+        key: Key::AuditTimeout,
+        name: "--timeout",
+        value,
+    });
+    let config = ctx.config_with(timeout.as_slice())?;
+    let policy = Policy::of(&config.audit)?;
+    let session = args.session.find(ctx)?;
+    let mut mirror = SessionMirror::of(&session, &paths)?;
+    let confinement = confinement(args, ctx, &config)?;
+    let desk = Desk::take(&paths, &session)?;
+    let run = Run {
+        ledger: books::open(&paths, &config, ctx.clock())?,
+        desk,
+        session,
+        begun: Begun {
+            argv: &args.tool,
+            sandbox: match confinement {
+                Confinement::Sandbox(_) => SandboxKind::Bubblewrap,
+                Confinement::None(_) => SandboxKind::None,
+            },
+            network: args.network || args.no_sandbox,
+            began: clock.now(),
+        },
+        confinement,
+        since: clock.since_boot(),
+        clock,
+    };
+    let audit = match judge(&run, &mut mirror, &policy, ctx, &config)? {
+        Judged::Refused { findings, audit } => {
+            for finding in &findings {
+                let line = format!("finding: {}: {}", text(&finding.path), finding.what);
+                report::tell(&format!("labproxy: {}\n", escape_line(line)));
+            }
+            *audit
+        }
+        Judged::Copied(copied) => {
+            let ways = Ways {
+                trampoline: Trampoline::own(),
+                inherited: ctx.environment().all(),
+                limit: config.audit.timeout.value,
+                core: ctx.before().core.current,
+            };
+            run.look(*copied, ways)?
+        }
+    };
+    report::tell(&format!("labproxy: {}\n", summary(&audit)));
+    Ok(Exit(record::exit_status(&audit.verdict)))
+}
+
+/// What keeps the tool in, with the tool found in it.
+fn confinement(args: &RunArgs, ctx: &Context, config: &Config) -> Result<Confinement, Failure> {
+    let path = ctx.environment().get("PATH");
+    let name = args
+        .tool
+        .first()
+        .map(OsString::as_os_str)
+        .unwrap_or_default();
+    if args.no_sandbox {
+        let path = path.unwrap_or_default();
+        program_of(name, &path)?;
+        report::tell("labproxy: no sandbox: the tool has your own power over this machine\n");
+        return Ok(Confinement::None(path));
+    }
+    let (trampoline, paths) = (Trampoline::own(), ctx.paths()?);
+    let path: Option<&OsStr> = path.as_deref();
+    let sandbox = Sandbox::prepare(&trampoline, path, args.network, &paths, config)?;
+    sandbox.find(name)?;
+    Ok(Confinement::Sandbox(sandbox))
+}
+
+/// Pulls a generation and judges it. The directory here is left as it is, so no brake is needed:
+/// what an agent emptied is what there is to look at.
+fn judge(
+    run: &Run<'_>,
+    mirror: &mut SessionMirror,
+    policy: &Policy,
+    ctx: &Context,
+    config: &Config,
+) -> Result<Judged, Failure> {
+    let around = ctx.around()?;
+    let options = PullOptions {
+        allowed: Allowed {
+            empty: true,
+            deletes: true,
+        },
+        generation_only: true,
+    };
+    let pulled = mirror.local().and_then(|mut local| {
+        let mut opened = mirror.open(&local, &around, Stop::default())?;
+        let line = Line::new(ctx.environment(), ctx.clock(), mirror.ends().far_text());
+        let pulled = opened.with(&mut local, &line, |pair, ends| pair.pull(ends, options));
+        drop(line);
+        opened.unlink();
+        Ok((opened, pulled.map_err(|error| failure(&error))?))
+    });
+    let (opened, pulled) = match pulled {
+        Ok(pulled) => pulled,
+        Err(failure) => {
+            run.not_pulled(&failure)?;
+            return Err(failure);
+        }
+    };
+    mirror.pulled(&pulled, &around)?;
+    let store = opened.pair().store();
+    let judged = run.judge(store, pulled.generation.number, policy)?;
+    let (age, bytes) = (config.audit.keep_age.value, config.audit.keep_bytes.value);
+    collect(store, age, bytes, &ctx.clock())?;
+    Ok(judged)
+}
+
+/// One line about an audit.
+fn summary(audit: &Audit) -> String {
+    let mut line = format!("audit {}: {}", audit.number, audit.verdict.word());
+    let more = match &audit.verdict {
+        Verdict::Failed { status } => format!(" (exit status {status})"),
+        Verdict::AlteredInput {
+            status,
+            count,
+            paths,
+            ..
+        } => {
+            let first = paths.first().map(|path| format!(", first {path}"));
+            format!(
+                " (exit status {status}, {}{})",
+                counted(*count, "path", "paths"),
+                first.unwrap_or_default()
+            )
+        }
+        Verdict::Findings { count, .. } => {
+            format!(
+                " ({}; the tool did not run)",
+                counted(*count, "finding", "findings")
+            )
+        }
+        Verdict::TimedOut { limit_ms } => format!(" (after {limit_ms} ms)"),
+        Verdict::Interrupted { signal } => format!(" (signal {signal})"),
+        Verdict::NotPulled { why } | Verdict::NotRun { why } => format!(" ({why})"),
+        Verdict::Passed => String::new(),
+    };
+    line.push_str(&more);
+    if let Some(generation) = &audit.generation {
+        let tree: String = generation.tree.chars().take(12).collect();
+        // Writing to a string cannot fail.
+        let _written = write!(
+            line,
+            "; generation {}, tree {tree}, {}",
+            generation.generation,
+            counted(generation.files, "file", "files"),
+        );
+    }
+    if audit.sandbox == SandboxKind::None {
+        line.push_str("; NO SANDBOX");
+    }
+    escape_line(line)
+}
