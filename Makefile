@@ -2,15 +2,15 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check clients soak bench release
+.PHONY: help setup demo test check clients soak bench bench-tunnel bench-mirror release
 
 help: ## What there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 setup: ## Install what a fresh Debian machine lacks (as root; else says what)
 	@.ci/setup.sh build
 
-demo: ## A session with a real agent CLI, a receipt, and a cap that is too small
+demo: ## A real agent CLI on a host, its workspace, two audits, a receipt, a cap that is too small
 	@.ci/setup.sh demo
 	@.ci/demo.sh
 
@@ -34,6 +34,14 @@ soak: ## The long runs: 1,000 kills, 50 seeds, the fuzz targets for ten minutes 
 bench: ## Speed beside a minimal proxy, nginx and LiteLLM's proxy
 	@.ci/setup.sh bench
 	cargo bench --bench proxy
+
+bench-tunnel: ## Speed of the tunnel beside bare ssh and socat, as root
+	@.ci/setup.sh bench-tunnel
+	cargo bench --bench tunnel
+
+bench-mirror: ## Speed of the mirror beside rsync over the same ssh server, as root
+	@.ci/setup.sh bench-mirror
+	cargo bench --bench mirror
 
 release: ## An optimised binary with completions and man page in target/dist
 	cargo build --release

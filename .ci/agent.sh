@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A very small agent, for the demo where Claude Code cannot be had: asks once, writes the answer into
-# the file. Usage: agent.sh FILE
+# the file. With LINK it leaves a link to what is none of its business. Usage: agent.sh FILE [LINK]
 set -euo pipefail
 
 answer=$(curl -sS -w '\n%{http_code}' "$ANTHROPIC_BASE_URL/v1/messages" \
@@ -13,5 +13,6 @@ if [ "$status" != 200 ]; then
     printf 'agent: %s: %s\n' "$status" "$(printf '%s' "$body" | sed 's/.*"message":"\([^"]*\)".*/\1/')" >&2
     exit 1
 fi
-printf '%s' "$body" | sed 's/.*"text":"\([^"]*\)".*/\1\n/' > "$1"
+printf '%s' "$body" | sed 's/.*"text":"\([^"]*\)".*/\1\n/' >> "$1"
+[ -z "${2:-}" ] || ln -s /etc/shadow "$2"
 echo "$1 is written."

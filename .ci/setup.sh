@@ -2,7 +2,7 @@
 # Installs what a fresh Debian machine lacks, once, and says so. As a normal user it says what to
 # install instead.
 #
-#   setup.sh build | demo | clients | bench
+#   setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,6 +10,8 @@ cd "$(dirname "$0")/.."
 CLAUDE_CODE=2.1.332
 ANTHROPIC_TS=1.14.0
 ANTHROPIC_PY=2.14.0
+AGENT_SDK_TS=0.3.332
+AGENT_SDK_PY=0.2.189
 # The proxy of 1.110.2 needs a package that is not published; this one installs and answers.
 LITELLM=1.81.10
 
@@ -43,6 +45,10 @@ apt_need() {
 
 build() {
     apt_need cc gcc
+    # The tests ask it what an ignore file means.
+    apt_need git git
+    # The mirror's tests compare with what it makes of a tree; for that any version does.
+    apt_need rsync rsync
     [ -e /usr/include/stdio.h ] || apt_need no-libc-headers libc6-dev
     command -v cargo >/dev/null 2>&1 || fail "cargo is missing: install Rust $RUST_NEEDED or newer (rustup)"
     local have
@@ -50,6 +56,29 @@ build() {
     [ "$(printf '%s\n%s\n' "$RUST_NEEDED" "$have" | sort -V | head -n 1)" = "$RUST_NEEDED" ] ||
         fail "Rust $have is too old: $RUST_NEEDED or newer is needed"
     retry cargo fetch --quiet --locked
+}
+
+# A server to log in to, and a sandbox.
+login() {
+    # Demo and tests start servers of their own; where systemd runs, the package starts one for the machine.
+    apt_need sshd openssh-server
+    apt_need ssh openssh-client
+    apt_need python3 python3
+    # What keeps the tools of audits in.
+    apt_need bwrap bubblewrap
+}
+
+# Networks of our own to reach a server by, and who may log in how.
+network() {
+    login
+    apt_need ip iproute2
+    apt_need nsenter util-linux
+    # The login shells that users have.
+    apt_need zsh zsh
+    apt_need fish fish
+    apt_need csh csh
+    # A login that may become root.
+    apt_need sudo sudo
 }
 
 # npm_need FOLDER PACKAGE VERSION: puts exactly that version under target/clients.
@@ -77,6 +106,8 @@ python_package() {
     local venv=$CLIENTS/$1 package=$2 version=$3
     "$venv/bin/pip" show "${package%%[*}" 2>/dev/null | grep -qx "Version: $version" && return 0
     apt_need python3 python3
+    # A login that may become root.
+    apt_need sudo sudo
     python3 -c 'import ensurepip' 2>/dev/null || apt_need no-ensurepip python3-venv
     say "installing $package $version into $venv"
     [ -x "$venv/bin/pip" ] || python3 -m venv "$venv"
@@ -84,10 +115,14 @@ python_package() {
 }
 
 case "${1:-}" in
-build) build ;;
+build)
+    build
+    network
+    ;;
 demo)
     apt_need curl curl
     build
+    login
     if command -v npm >/dev/null 2>&1; then
         claude_code
     else
@@ -96,17 +131,30 @@ demo)
     ;;
 clients)
     build
+    network
     apt_need npm npm
     apt_need tmux tmux
     apt_need strace strace
     claude_code
     npm_need @anthropic-ai/sdk "$ANTHROPIC_TS"
+    npm_need @anthropic-ai/claude-agent-sdk "$AGENT_SDK_TS"
     python_package venv anthropic "$ANTHROPIC_PY"
+    python_package venv claude-agent-sdk "$AGENT_SDK_PY"
     ;;
 bench)
     build
     apt_need nginx nginx-light
     python_package venv-litellm 'litellm[proxy]' "$LITELLM"
     ;;
-*) fail "usage: setup.sh build | demo | clients | bench" ;;
+bench-tunnel)
+    build
+    network
+    apt_need socat socat
+    ;;
+bench-mirror)
+    build
+    network
+    apt_need rsync rsync
+    ;;
+*) fail "usage: setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror" ;;
 esac

@@ -13,3 +13,15 @@ if cargo nextest --version >/dev/null 2>&1; then
 else
     cargo test --locked --no-fail-fast
 fi
+
+# Trees, store and journal once more on each kind of disk that is here, in memory and where target/
+# is: what one file system does, another need not do.
+for disk in /dev/shm "$PWD/target"; do
+    [ -w "$disk" ] || continue
+    place=$(mktemp -d "$disk/disk-XXXXXX")
+    # Tests with a second user must get through it.
+    chmod 755 "$place"
+    echo "trees on $(stat -f -c %T "$place")"
+    TMPDIR=$place cargo test --locked --quiet --test tree --test mirror
+    rm -rf "$place"
+done

@@ -14,6 +14,8 @@
     reason = "a measuring program: times are floats, and its output is its purpose"
 )]
 
+#[path = "../support/bars.rs"]
+mod bars;
 mod load;
 mod minimal;
 mod peers;
@@ -30,10 +32,11 @@ use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
+use bars::{Bar, Spread};
 use load::{Address, Budget, closed_loop, open_streams};
 use peers::Peer;
 use process::Memory;
-use report::{Bar, Results, Spread};
+use report::Results;
 
 /// Streams that are open at once in the memory rows.
 const OPEN_STREAMS: u64 = 1_000;
@@ -365,44 +368,44 @@ fn tables(
         (load::quantile_us(&one.first_byte, 0.99) - load::quantile_us(&other.first_byte, 0.99))
             / 1e3
     });
-    results.row(
+    results.bars.row(
         "CPU per 1 KiB request, durable hold, 32 connections",
         "minimal proxy, ×",
         Bar::AtMost(1.8, 1.3),
         per_request,
     );
-    results.row(
+    results.bars.row(
         "requests/s, the same",
         "nginx, ×",
         Bar::AtLeast(0.5, 0.7),
         rate,
     );
-    results.row(
+    results.bars.row(
         "requests/s, the same",
         "LiteLLM, ×",
         Bar::AtLeast(200.0, 500.0),
         litellm,
     );
-    results.row(
+    results.bars.row(
         "CPU per SSE event, one by one",
         "minimal proxy, ×",
         Bar::AtMost(1.25, 1.1),
         per_event,
     );
-    results.row(
+    results.bars.row(
         "CPU per SSE event, 24 in one write",
         "minimal proxy, ×",
         Bar::AtMost(1.25, 1.1),
         in_bursts,
     );
-    results.row(
+    results.bars.row(
         "added time to first byte, p99, 16 streams",
         "direct, ms",
         Bar::AtMost(3.0, 1.0),
         added,
     );
     memory_rows(results, idle, memory);
-    println!("{}", results.bars());
+    println!("{}", results.bars);
     details(results);
     memory_table(idle, memory);
 }
@@ -416,8 +419,10 @@ fn memory_rows(
     let at_rest = idle.iter().find(|(name, _)| *name == "labproxy");
     let resident = Spread::of(at_rest.map(|(_, memory)| memory.resident as f64 / 1e6));
     let stream = Spread::of(own.map(|(_, before, most)| a_stream(*before, *most)));
-    results.row("memory, idle", "MB", Bar::AtMost(20.0, 12.0), resident);
-    results.row(
+    results
+        .bars
+        .row("memory, idle", "MB", Bar::AtMost(20.0, 12.0), resident);
+    results.bars.row(
         "memory per open stream, 1,000 open",
         "KiB",
         Bar::AtMost(64.0, 24.0),

@@ -115,6 +115,7 @@ pub(crate) fn opened(on_cap: OnCap, cap: PicoUsd) -> Entry {
         on_cap,
         pricing_digest: "digest".into(),
         argv0: Some("claude".into()),
+        host: None,
         version: "0.1.0".into(),
         resumed: false,
     }

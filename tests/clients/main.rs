@@ -14,10 +14,15 @@
     reason = "test code"
 )]
 
+mod agents;
+mod audits;
 mod claude;
 mod refusals;
 mod rig;
 mod sdks;
+#[path = "../tunnel/rig.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod sshd;
 #[path = "../../examples/upstream/standin.rs"]
 mod standin;
 mod terminal;
