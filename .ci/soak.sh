@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long runs that a change need not wait for: 1,000 kills under load, 400 of a mirror's ends, a
-# minute without work for the threads of a session, a gibibyte each way through ssh, 200,000 changed
+# The long runs that a change need not wait for: 1,000 kills under load, 400 of a mirror's ends, 1,000
+# scans of a tree that changes, a minute without work for the threads of a session, a gibibyte each way through ssh, 200,000 changed
 # conversations of a mirror, the properties with SEEDS (50) other seeds, then each fuzz target for
 # FUZZ_SECONDS (600), whose finds stay in fuzz/artifacts.
 set -euo pipefail
@@ -11,6 +11,9 @@ LABPROXY_SOAK_KILLS=${LABPROXY_SOAK_KILLS:-1000} \
 
 LABPROXY_SOAK_MIRROR_KILLS=${LABPROXY_SOAK_MIRROR_KILLS:-400} \
     cargo test --locked --test mirror_commands m64_killed_at_any_moment -- --nocapture
+
+LABPROXY_SOAK_SCANS=${LABPROXY_SOAK_SCANS:-1000} \
+    cargo test --locked --test tree m09_no_outside_name_in_any_scan
 
 LABPROXY_SOAK_IDLE_SECONDS=${LABPROXY_SOAK_IDLE_SECONDS:-60} \
     cargo test --locked --test session outlives_labproxys_idle_threads

@@ -1,7 +1,6 @@
 //! The user's world with a host in it: a sshd on loopback, whose own state is below `there`.
 
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -31,8 +30,9 @@ impl World {
         // Programs of the host's that a test puts there come before the system's.
         let bin = rig.path("host-bin");
         let own = std::fs::read_to_string(ssh.join("sshd_config")).unwrap();
-        let path = format!("SetEnv PATH={}:/usr/bin:/bin\n{own}", bin.display());
-        std::fs::write(ssh.join("sshd_config"), path).unwrap();
+        let path = format!("PATH={}:/usr/bin:/bin", bin.display());
+        let own = format!("SetEnv {path} {}\n{own}", mark(&rig));
+        std::fs::write(ssh.join("sshd_config"), own).unwrap();
         let (config, there) = (ssh.join("ssh_config"), rig.path("there"));
         let text = format!(
             "[host.{HOST}]\nssh_config = \"{}\"\nworkdir = \"{}\"\n",
@@ -84,10 +84,10 @@ impl World {
 
     /// The host's ends of mirrors that run now.
     pub(crate) fn ends(&self) -> Vec<Pid> {
-        let there = self.rig.path("there");
+        let mark = mark(&self.rig);
         running()
             .into_iter()
-            .filter(|(process, _)| is_of(*process, &there))
+            .filter(|(process, _)| is_of(*process, &mark))
             .map(|(process, _)| process)
             .collect()
     }
@@ -123,14 +123,22 @@ fn running() -> Vec<(Pid, i32)> {
     found
 }
 
-fn is_of(process: Pid, there: &Path) -> bool {
-    let proc = PathBuf::from(format!("/proc/{}", process.as_raw_pid()));
-    let exe = std::fs::read_link(proc.join("exe")).unwrap_or_default();
-    let arguments = std::fs::read(proc.join("cmdline")).unwrap_or_default();
-    exe.starts_with(there)
-        && arguments
+/// What is in the environment of every login, and in no other world's.
+fn mark(rig: &Rig) -> String {
+    format!("TEST_WORLD={}", rig.path("there").display())
+}
+
+/// Whether it was started by a login with this mark to be a mirror's end, from wherever its program was
+/// found.
+fn is_of(process: Pid, mark: &str) -> bool {
+    let has = |file: &str, wanted: &str| {
+        let words = std::fs::read(format!("/proc/{}/{file}", process.as_raw_pid()));
+        words
+            .unwrap_or_default()
             .split(|byte| *byte == 0)
-            .any(|word| word == b"mirror")
+            .any(|word| word == wanted.as_bytes())
+    };
+    has("cmdline", "mirror") && has("environ", mark)
 }
 
 /// Children of a process whose program has this name.

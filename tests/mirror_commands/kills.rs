@@ -198,51 +198,66 @@ fn m64_killed_at_any_moment_every_file_is_old_or_new() {
     assert!(cut_off * 3 >= most, "only {cut_off} of {most} were cut off");
 }
 
+/// Waits for something of a command that runs, and shows what it said when it ends before.
+fn while_it_runs<T>(running: Child, mut get: impl FnMut() -> Option<T>) -> (Child, T) {
+    let mut running = running;
+    loop {
+        if let Some(value) = get() {
+            return (running, value);
+        }
+        if running.try_wait().unwrap().is_some() {
+            let ran = Ran::of(&running.wait_with_output().unwrap());
+            panic!("it ended too early, with {}: {}", ran.code, ran.stderr);
+        }
+    }
+}
+
 /// An edit of an agent after a push that was cut off is neither overwritten nor taken for a part of it.
 #[test]
 fn m64_a_push_that_was_cut_off_hides_no_edit() {
     let world = World::new();
     let (local, far) = (world.rig.path("local"), world.rig.path("far"));
-    for index in 0..400 {
-        world
-            .rig
-            .write(format!("local/d/f{index}"), format!("old {index}"));
-    }
+    // So many that the kill falls long before the last one is written.
+    let write_all = |text: &str| {
+        for index in 0..4_000 {
+            let path = format!("local/d/f{index:04}");
+            world.rig.write(path, format!("{text} {index}"));
+        }
+    };
+    write_all("old");
     world.mirror("push", &[]).expect(0);
-    for index in 0..400 {
-        world
-            .rig
-            .write(format!("local/d/f{index}"), format!("new {index}"));
-    }
-    let mut running = world.command("push", &[]).spawn().unwrap();
-    let is_under_way = || (fs::read(far.join("d/f0")).ok()? == b"new 0").then_some(());
-    eventually("the first file", is_under_way);
-    signal(&world.ends(), Signal::KILL);
-    let _ended = running.wait().unwrap();
+    write_all("new");
+    let running = world.command("push", &[]).spawn().unwrap();
+    let (running, ends) = while_it_runs(running, || {
+        (fs::read(far.join("d/f0000")).ok()? == b"new 0").then(|| world.ends())
+    });
+    signal(&ends, Signal::KILL);
+    Ran::of(&running.wait_with_output().unwrap()).expect(1);
     eventually("the host's end to go", || {
         world.ends().is_empty().then_some(())
     });
+    assert_eq!(fs::read(far.join("d/f3999")).unwrap(), b"old 3999");
     let unfinished = format!("d/.labproxy-{}.tmp", "0123456789abcdef".repeat(2));
     fs::write(far.join(&unfinished), "half").unwrap();
-    fs::write(far.join("d/f7"), "an agent's").unwrap();
+    fs::write(far.join("d/f3997"), "an agent's").unwrap();
     fs::write(far.join("d/more"), "an agent's").unwrap();
     let ran = world.mirror("push", &[]).expect(1);
     assert!(
-        ran.stderr.contains("d/f7") && ran.stderr.contains("d/more"),
+        ran.stderr.contains("d/f3997") && ran.stderr.contains("d/more"),
         "{}",
         ran.stderr
     );
-    assert!(!ran.stderr.contains("d/f8"), "{}", ran.stderr);
-    assert_eq!(fs::read(far.join("d/f7")).unwrap(), b"an agent's");
+    assert!(!ran.stderr.contains("d/f3998"), "{}", ran.stderr);
+    assert_eq!(fs::read(far.join("d/f3997")).unwrap(), b"an agent's");
     // Without them it finishes, and what was not finished is gone.
-    fs::write(far.join("d/f7"), "old 7").unwrap();
+    fs::write(far.join("d/f3997"), "old 3997").unwrap();
     fs::remove_file(far.join("d/more")).unwrap();
     world.mirror("push", &[]).expect(0);
     assert_eq!(read(&far), read(&local));
     // Now that both agree, a file that is set back is an edit again.
-    fs::write(far.join("d/f7"), "old 7").unwrap();
+    fs::write(far.join("d/f3997"), "old 3997").unwrap();
     let ran = world.mirror("push", &[]).expect(1);
-    assert!(ran.stderr.contains("d/f7"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("d/f3997"), "{}", ran.stderr);
 }
 
 /// M-25: the other end falls silent, and our own limit ends the wait, whatever it says.
@@ -251,15 +266,12 @@ fn m25_a_silent_host_is_given_up_by_our_own_clock() {
     let world = World::new();
     world.rig.write("local/a", "a");
     world.mirror("push", &[]).expect(0);
-    // Enough to be read for some seconds, in holes that cost no disk.
+    // Enough to be read and sent for a while, in holes that cost no disk.
     let large = fs::File::create(world.rig.path("far/large")).unwrap();
-    large.set_len(4 * 1024 * 1024 * 1024).unwrap();
-    let running = world
-        .command("pull", &["--generation-only"])
-        .spawn()
-        .unwrap();
+    large.set_len(1024 * 1024 * 1024).unwrap();
+    let mut pull = world.command("pull", &["--generation-only"]);
     // It has opened the root, and reads.
-    let ends = eventually("the host's end", || {
+    let (running, ends) = while_it_runs(pull.spawn().unwrap(), || {
         let ends = world.ends();
         let is_open = |end: &Pid| {
             let open = fs::read_dir(format!("/proc/{}/fd", end.as_raw_pid())).ok();

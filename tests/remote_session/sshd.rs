@@ -27,6 +27,12 @@ impl World {
             .port();
         std::fs::create_dir(rig.path("ssh")).unwrap();
         server::configure(HOST, ("127.0.0.1", port), &rig.path("ssh"));
+        // Where the configured directory cannot be used, this one is, and nothing is left on the machine.
+        std::fs::create_dir(rig.path("there-run")).unwrap();
+        let config = rig.path("ssh/sshd_config");
+        let own = std::fs::read_to_string(&config).unwrap();
+        let run = rig.path("there-run").display().to_string();
+        std::fs::write(config, format!("SetEnv XDG_RUNTIME_DIR={run}\n{own}")).unwrap();
         let write = |name: &str, text: String| std::fs::write(rig.path(name), text).unwrap();
         let at = |name: &str| rig.path(name).display().to_string();
         std::fs::create_dir(rig.path("config/labproxy")).unwrap();
