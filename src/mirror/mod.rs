@@ -19,7 +19,7 @@
 //! generation back, [`copy_in`] files from elsewhere. [`survey`] only looks, and [`items`] says
 //! what a plan does path by path. [`canary`] looks for the credential in what a push would send.
 //! [`rsync`] moves the contents where `--engine rsync` was asked for. [`failure`] and [`mod@line`] are what
-//! a person sees.
+//! a person sees, [`json`] what a program does.
 
 mod accept;
 pub mod agreed;
@@ -40,6 +40,7 @@ pub mod held_back;
 mod ignore_files;
 pub mod items;
 pub mod journal;
+pub mod json;
 pub mod line;
 pub mod links;
 pub mod open;

@@ -111,7 +111,7 @@ pub async fn end(
     live: &Arc<Live>,
     control: ControlServer,
     end: &End<'_>,
-    (remote, workspace): (Option<Remote>, Option<Syncing>),
+    (remote, workspace): (Option<Remote>, Option<Arc<Syncing>>),
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     let End {
@@ -185,7 +185,7 @@ pub async fn end(
 /// Brings the agent's work here, when there is a workspace.
 async fn bring_home(
     live: &Live,
-    workspace: Option<Syncing>,
+    workspace: Option<Arc<Syncing>>,
     is_quiet: bool,
     hurry: &CancellationToken,
 ) -> Option<Ended> {

@@ -157,7 +157,7 @@ struct Started {
     /// The way to the host, when there is one.
     remote: Option<Remote>,
     /// The workspace that is mirrored there.
-    workspace: Option<Syncing>,
+    workspace: Option<Arc<Syncing>>,
     /// What an SDK takes for the CLI there.
     shim: Option<OpenShim>,
     /// Where the agent's error output went, when nobody saw it.
@@ -237,6 +237,9 @@ async fn start_there(
     }
     if let Some(workspace) = &workspace {
         workspace.halt().await;
+        if started.failed.is_none() && started.interrupted.is_none() {
+            workspace.serve();
+        }
     }
     (started.remote, started.workspace) = (Some(remote), workspace);
     started
@@ -248,11 +251,15 @@ fn claim(
     plan: &Plan,
     host: &PlannedHost,
     access: &Access,
-) -> Result<Option<Syncing>, Failure> {
+) -> Result<Option<Arc<Syncing>>, Failure> {
     let planned = host.mirrored.as_ref();
-    planned
-        .map(|planned| Syncing::claim(live, plan, (host, planned), access))
-        .transpose()
+    let Some(planned) = planned else {
+        return Ok(None);
+    };
+    let claimed = Arc::new(Syncing::claim(live, plan, (host, planned), access)?);
+    // Whoever asks the session for it; there is one start, so it is the first.
+    let _first = live.workspace.set(Arc::clone(&claimed));
+    Ok(Some(claimed))
 }
 
 /// Starts the agent on the host, or the shim and what runs beside it here.

@@ -1,24 +1,20 @@
 //! A session with everything it needs running: its lock, ledger, account, proxy and sockets.
 
 use std::ffi::OsString;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use http::StatusCode;
 use tokio::sync::watch;
 
-use super::control::{
-    Answer, Call, ControlServer, Controlled, HostLink, PULLING, Refusal, Status, bind_private,
-};
+use super::control::{ControlServer, HostLink, bind_private};
 use super::ending::EndReason;
 use super::environment::{self, AgentEnvironment, AgentKind, EnvironmentParts};
 use super::owner::{OwnerLock, OwnerRecord};
 use super::processes::ProcessStamp;
 use super::slot::{Slot, make_private};
 use super::start::Plan;
+use super::workspace::syncing::Syncing;
 use super::{books, settings_file};
 use crate::cap::Account;
 use crate::clock::SharedClock;
@@ -56,9 +52,11 @@ pub struct Live {
     pub clock: SharedClock,
     lock: OwnerLock,
     record: Mutex<OwnerRecord>,
-    agent_pid: AtomicI32,
+    pub(super) agent_pid: AtomicI32,
     stop: watch::Sender<bool>,
-    is_pulling: AtomicBool,
+    pub(super) is_pulling: AtomicBool,
+    /// The workspace that is mirrored to the host, once it is claimed.
+    pub(super) workspace: OnceLock<Arc<Syncing>>,
     /// How the link to the host is; shared with whoever hears of it.
     pub(super) link: Arc<Mutex<Option<HostLink>>>,
 }
@@ -128,6 +126,7 @@ impl Live {
             agent_pid: AtomicI32::new(0),
             stop: watch::Sender::new(false),
             is_pulling: AtomicBool::new(false),
+            workspace: OnceLock::new(),
             link: Arc::default(),
         });
         match live.open_control() {
@@ -319,90 +318,14 @@ impl Live {
         let _asked = asked.wait_for(|stop| *stop).await;
     }
 
-    /// The state in short.
-    pub fn status(&self) -> Status {
-        let balance = self.account.balance();
-        let agent = self.agent_pid.load(Ordering::Relaxed);
-        let stopping = *self.stop.borrow();
-        Status {
-            session: self.session.clone(),
-            pid: ProcessStamp::current().pid,
-            state: match (self.is_pulling.load(Ordering::Relaxed), stopping) {
-                (true, _) => PULLING,
-                (false, true) => "stopping",
-                (false, false) => "running",
-            }
-            .to_owned(),
-            cap_pico_usd: balance.cap.pico(),
-            spent_pico_usd: balance.settled.pico(),
-            held_pico_usd: balance.held.pico(),
-            waiting: balance.waiting,
-            agent_pid: (agent != 0).then_some(agent),
-            link: *self.link.lock().unwrap_or_else(PoisonError::into_inner),
-        }
+    /// Whether it was asked to end.
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
-    fn status_answer(&self, code: StatusCode) -> Answer {
-        let value = serde_json::to_value(self.status()).map_err(|error| Refusal {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            message: error.to_string(),
-        })?;
-        Ok((code, value))
-    }
-
-    async fn top_up(&self, pico_usd: u64) -> Answer {
-        if pico_usd == 0 {
-            return Err(Refusal {
-                status: StatusCode::BAD_REQUEST,
-                message: "a top-up of nothing".to_owned(),
-            });
-        }
-        let amount = PicoUsd::from_pico(pico_usd);
-        if self.account.balance().cap.checked_add(amount).is_none() {
-            return Err(Refusal {
-                status: StatusCode::BAD_REQUEST,
-                message: "the cap would be more than can be counted".to_owned(),
-            });
-        }
-        self.account.top_up(amount).await.map_err(|error| Refusal {
-            status: StatusCode::SERVICE_UNAVAILABLE,
-            message: format!("the ledger does not take the top-up: {error}"),
-        })?;
-        tracing::info!(%amount, "cap raised");
-        self.status_answer(StatusCode::OK)
-    }
-
-    async fn receipt_answer(&self) -> Answer {
-        let (path, session) = (self.ledger_path.clone(), self.session.clone());
-        let free = self.proxy.counters().free;
-        let read = tokio::task::spawn_blocking(move || books::receipt(&path, &session)).await;
-        let failed = |message: String| Refusal {
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            message,
-        };
-        let mut receipt = read
-            .map_err(|error| failed(error.to_string()))?
-            .map_err(|failure| failed(failure.message().to_owned()))?;
-        // Those of this run are written down when it ends.
-        receipt.free_requests = receipt.free_requests.saturating_add(free);
-        let value = serde_json::to_value(receipt).map_err(|error| failed(error.to_string()))?;
-        Ok((StatusCode::OK, value))
-    }
-}
-
-impl Controlled for Live {
-    fn call(self: Arc<Self>, call: Call) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
-        Box::pin(async move {
-            match call {
-                Call::Session => self.receipt_answer().await,
-                Call::Status => self.status_answer(StatusCode::OK),
-                Call::TopUp { pico_usd } => self.top_up(pico_usd).await,
-                Call::Stop => {
-                    self.request_stop();
-                    self.status_answer(StatusCode::ACCEPTED)
-                }
-            }
-        })
+    /// How the link to the host is; `None`: there is no host.
+    pub(super) fn link(&self) -> Option<HostLink> {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

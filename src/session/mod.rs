@@ -4,6 +4,8 @@
 //! [`changes`] and [`resume`] are for whoever comes later. `docs/sessions.md` tells users the same.
 
 pub mod agent;
+mod answers;
+pub mod audits;
 pub mod binary;
 pub mod books;
 pub mod carry;

@@ -46,6 +46,49 @@ fn a_running_session_is_looked_after() {
     assert!(again.stdout.contains("was not running"), "{again:?}");
 }
 
+/// Over its socket a session without a workspace pulls and pushes nothing, and says why; what is no call is
+/// none; its audits are those that the command lists.
+#[test]
+fn a_session_here_answers_what_it_can() {
+    let rig = Rig::new();
+    let mut running = Running::of(&mut rig.start(&[], &WAITS));
+    ready(&running);
+    let session = rig.session();
+    for path in ["/v1/pull", "/v1/push"] {
+        let (status, answer) = rig.ask(&session, "POST", path, "");
+        assert_eq!(status, 409, "{answer}");
+        let why = format!("session {session} has no workspace that is mirrored");
+        assert_eq!(answer["error"], why, "{answer}");
+        let hint = answer["hints"][0].as_str().unwrap();
+        assert!(hint.contains("--workspace DIR"), "{answer}");
+        let (status, answer) = rig.ask(&session, "POST", path, "{\"force\":true}");
+        assert_eq!(status, 400, "{answer}");
+        assert_eq!(rig.ask(&session, "POST", path, "{}").0, 409);
+    }
+    let (status, answer) = rig.ask(&session, "GET", "/v1/status", "");
+    assert_eq!((status, answer["state"].as_str()), (200, Some("running")));
+    assert_eq!(answer["workspace"], serde_json::Value::Null);
+    let (status, answer) = rig.ask(&session, "GET", "/v1/audits", "");
+    assert_eq!(status, 200, "{answer}");
+    let listed = rig.labproxy(&["audit", "list", "--session", &session, "--json"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert_eq!(answer, listed);
+    for (method, path) in [
+        ("GET", "/v1/audits/1"),
+        ("GET", "/v1/audits/first"),
+        ("GET", "/v1/pull"),
+        ("POST", "/v1/status"),
+        ("GET", "/v2/status"),
+        ("GET", "/"),
+    ] {
+        let (status, answer) = rig.ask(&session, method, path, "");
+        assert_eq!(status, 404, "{method} {path} {answer}");
+        assert!(answer["error"].is_string(), "{answer}");
+    }
+    running.say("go");
+    assert_eq!(running.finish().code, Some(0));
+}
+
 /// Sockets are 0600 in 0700 directories, the session's directory is 0700.
 #[test]
 fn sockets_and_directories_are_private() {
@@ -88,6 +131,10 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
          curl -s --unix-socket $s -X POST -d '{{\"pico_usd\":5}}' http://localhost/v1/topup -w '%{{http_code}}\\n'; \
          (setsid sh -c \"sleep 0.2; curl -s --unix-socket $s -X POST http://localhost/v1/stop \
            -w '%{{http_code}}' > orphan.partial; mv orphan.partial orphan\" &) ; \
+         for c in session status audits audits/1 events; do \
+           curl -s --unix-socket $s http://localhost/v1/$c -w ' %{{http_code}}\n'; done; \
+         for c in pull push; do \
+           curl -s --unix-socket $s -X POST http://localhost/v1/$c -w ' %{{http_code}}\n'; done; \
          while [ ! -e orphan ]; do sleep 0.05; done; cat orphan; $CALL hello"
     );
     let done = rig.run(&[], &["sh", "-c", &script]);
@@ -96,7 +143,7 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
     for status in &lines[..8] {
         assert_eq!(*status, "2", "{done:?}");
     }
-    assert!(done.stdout.matches("403").count() == 2, "{done:?}");
+    assert!(done.stdout.matches("403").count() == 9, "{done:?}");
     let refused = std::fs::read_to_string(rig.path("work/refused")).unwrap();
     assert_eq!(
         refused.matches("runs inside session").count(),
@@ -104,7 +151,7 @@ fn t20_x11_a_session_is_not_controlled_from_inside() {
         "{refused}"
     );
     assert!(
-        done.stderr.contains("refused 2 control calls from inside"),
+        done.stderr.contains("refused 9 control calls from inside"),
         "{done:?}"
     );
     assert_eq!(rig.receipt()["cap_pico_usd"], 2_000_000_000_000_u64);

@@ -172,6 +172,25 @@ impl Rig {
         serde_json::from_str(&done.stdout).unwrap()
     }
 
+    /// Asks a session over its control socket, from outside: the status and the answer.
+    pub(crate) fn ask(&self, session: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let socket = self.sockets(session).join("control.sock");
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "-m", "60", "-w", "\n%{http_code}", "-X", method])
+            .arg("--unix-socket")
+            .arg(socket);
+        if !body.is_empty() {
+            curl.args(["-d", body]);
+        }
+        let done = finish(curl.arg(format!("http://localhost{path}")));
+        assert_eq!(done.code, Some(0), "{path} {done:?}");
+        let (answer, status) = done.stdout.rsplit_once('\n').unwrap();
+        (
+            status.parse().unwrap(),
+            serde_json::from_str(answer).unwrap(),
+        )
+    }
+
     /// Calls of `POST /v1/messages` that reached the stand-in.
     pub(crate) fn arrived(&self) -> usize {
         let seen = self.standin.requests();
@@ -233,6 +252,8 @@ fn signal_named(name: &str) -> Signal {
         "HUP" => Signal::HUP,
         "INT" => Signal::INT,
         "KILL" => Signal::KILL,
+        "CONT" => Signal::CONT,
+        "STOP" => Signal::STOP,
         "TERM" => Signal::TERM,
         other => panic!("{other}"),
     }

@@ -11,6 +11,7 @@
     reason = "test code, which shares the world of the session tests"
 )]
 
+mod control;
 mod ends;
 mod place;
 #[path = "../session/rig.rs"]

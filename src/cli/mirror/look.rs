@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::show::{held_value, path_value, shown};
+use super::show::shown;
 use super::target::{EndArgs, Target};
 use crate::cli::Context;
 use crate::escape::{escape, escape_line};
 use crate::mirror::failure::failure;
+use crate::mirror::json;
 use crate::mirror::line::size;
 use crate::mirror::pair::{Local, Pair};
 use crate::mirror::store::{GenerationHead, Unsound};
@@ -89,7 +90,7 @@ pub(super) fn status(args: &LookArgs, ctx: &Context, out: &mut Output) -> Result
             "tree_here": survey.here_tree.to_string(),
             "tree_far": survey.far_tree.to_string(),
             "generation": survey.generation.as_ref().map(generation_value),
-            "held_back": held_value(&survey.held_back),
+            "held_back": json::held_back(&survey.held_back),
         }))?;
         return Ok(Exit::SUCCESS);
     }
@@ -125,7 +126,7 @@ pub(super) fn diff(args: &LookArgs, ctx: &Context, out: &mut Output) -> Result<E
         out.json(&json!({
             "same": survey.apart.is_empty(),
             "changes": changes_value(&survey.apart),
-            "held_back": held_value(&survey.held_back),
+            "held_back": json::held_back(&survey.held_back),
         }))?;
     } else {
         for (path, differs) in &survey.apart {
@@ -157,7 +158,7 @@ pub(super) fn verify(args: &LookArgs, ctx: &Context, out: &mut Output) -> Result
     let is_sound = survey.is_as_agreed() && unsound.is_empty();
     if args.json {
         let wrong = unsound.iter().map(
-            |wrong| json!({ "path": path_value(&wrong.path), "why": wrong.error.to_string() }),
+            |wrong| json!({ "path": json::path(&wrong.path), "why": wrong.error.to_string() }),
         );
         out.json(&json!({
             "sound": is_sound,
@@ -248,7 +249,7 @@ pub(super) fn accept(args: &AcceptArgs, ctx: &Context, out: &mut Output) -> Resu
     drop(line);
     let accepted = accepted.map_err(|error| failure(&error))?;
     if args.json {
-        out.json(&json!({ "accepted": held_value(&accepted) }))?;
+        out.json(&json!({ "accepted": json::held_back(&accepted) }))?;
     } else {
         for held in &accepted {
             out.line(&format!("accepted {}", shown(&held.path)))?;
@@ -268,7 +269,7 @@ const fn word(differs: Differs) -> &'static str {
 fn changes_value(changes: &[Change]) -> Value {
     changes
         .iter()
-        .map(|(path, differs)| json!({ "path": path_value(path), "what": word(*differs) }))
+        .map(|(path, differs)| json!({ "path": json::path(path), "what": word(*differs) }))
         .collect()
 }
 

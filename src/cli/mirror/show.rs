@@ -2,46 +2,23 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::escape::escape;
 use crate::mirror::copy_in::CopiedIn;
 use crate::mirror::error::MirrorError;
 use crate::mirror::failure::failure;
-use crate::mirror::held_back::Held;
 use crate::mirror::items::Item;
+use crate::mirror::json;
 use crate::mirror::line::size;
 use crate::mirror::pull::{Pulled, Workspace};
 use crate::mirror::push::Pushed;
 use crate::report::{Exit, Failure, Output};
 use crate::tree::path::RelPath;
 
-/// A path in JSON: text where it is text, else its bytes as numbers.
-pub(super) fn path_value(path: &RelPath) -> Value {
-    match std::str::from_utf8(path.as_bytes()) {
-        Ok(text) => Value::from(text),
-        Err(_) => Value::from(path.as_bytes()),
-    }
-}
-
-/// What waits, in JSON.
-pub(super) fn held_value(held: &[Held]) -> Value {
-    held.iter()
-        .map(|held| json!({ "path": path_value(&held.path), "why": held.why }))
-        .collect()
-}
-
 /// A path, as a terminal may show it.
 pub(super) fn shown(path: &RelPath) -> String {
     escape(path.as_bytes())
-}
-
-fn item_value(item: &Item) -> Value {
-    json!({
-        "what": item.what.word(),
-        "path": path_value(&item.path),
-        "from": item.from.as_ref().map(path_value),
-    })
 }
 
 fn item_line(item: &Item) -> String {
@@ -51,11 +28,6 @@ fn item_line(item: &Item) -> String {
         Some(from) => format!("{word:<8} {path} (from {})", shown(from)),
         None => format!("{word:<8} {path}"),
     }
-}
-
-/// A time in milliseconds, for JSON.
-pub(super) fn milliseconds(passed: Duration) -> u64 {
-    u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn seconds(passed: Duration) -> String {
@@ -74,7 +46,7 @@ pub(super) fn pushed(
     let summary = &pushed.plan.summary;
     let wanted: u64 = pushed.plan.wanted.iter().map(|(_, bytes)| bytes).sum();
     if as_json {
-        return out.json(&pushed_value(pushed, dry_run, passed));
+        return out.json(&json::pushed(pushed, dry_run, passed));
     }
     if dry_run {
         for item in &pushed.items {
@@ -96,27 +68,6 @@ pub(super) fn pushed(
     ))
 }
 
-fn pushed_value(pushed: &Pushed, dry_run: bool, passed: Duration) -> Value {
-    let summary = &pushed.plan.summary;
-    let wanted: u64 = pushed.plan.wanted.iter().map(|(_, bytes)| bytes).sum();
-    let changed = pushed.excludes_changed.iter().map(path_value);
-    json!({
-        "dry_run": dry_run,
-        "tree": pushed.tree.to_string(),
-        "created": summary.created.entries,
-        "changed": summary.changed.entries,
-        "moved": summary.moved.entries,
-        "copied": summary.copied.entries,
-        "deleted": summary.deleted.entries,
-        "wanted_bytes": wanted,
-        "sent_bytes": pushed.sent,
-        "elapsed_ms": milliseconds(passed),
-        "saved_generation": pushed.saved.map(|number| number.0),
-        "items": pushed.items.iter().map(item_value).collect::<Value>(),
-        "excludes_without_effect": changed.collect::<Value>(),
-    })
-}
-
 /// What became of files that were brought, and of their push.
 pub(super) fn copied_in(
     done: &CopiedIn,
@@ -132,12 +83,12 @@ pub(super) fn copied_in(
         .saturating_add(summary.copied.entries);
     if as_json {
         let push = done.pushed.as_ref();
-        return out.json(&json!({
+        return out.json(&serde_json::json!({
             "dry_run": is_dry,
             "created": created,
             "replaced": summary.changed.entries,
-            "items": done.items.iter().map(item_value).collect::<Value>(),
-            "push": push.map(|pushed| pushed_value(pushed, false, passed)),
+            "items": done.items.iter().map(json::item).collect::<Value>(),
+            "push": push.map(|pushed| json::pushed(pushed, false, passed)),
         }));
     }
     if is_dry {
@@ -163,7 +114,7 @@ pub(super) fn pulled(
     out: &mut Output,
 ) -> Result<Exit, Failure> {
     if as_json {
-        out.json(&pulled_value(pulled, passed))?;
+        out.json(&json::pulled(pulled, passed))?;
     } else {
         pulled_lines(pulled, passed, words, out)?;
     }
@@ -174,52 +125,6 @@ pub(super) fn pulled(
                 .hint("the directory here is as it was"))
         }
     }
-}
-
-fn pulled_value(pulled: &Pulled, passed: Duration) -> Value {
-    let generation = &pulled.generation;
-    let leaving = pulled
-        .leaving
-        .iter()
-        .map(|link| json!({ "path": path_value(&link.path), "why": link.way.to_string() }));
-    let mut value = json!({
-        "generation": generation.number.0,
-        "new": pulled.is_new,
-        "tree": generation.tree.to_string(),
-        "files": generation.totals.files,
-        "bytes": generation.totals.bytes,
-        "received_bytes": pulled.received.bytes,
-        "elapsed_ms": milliseconds(passed),
-        "links_that_leave": leaving.collect::<Value>(),
-    });
-    let more = match &pulled.workspace {
-        Workspace::Left => json!({ "workspace": "left" }),
-        Workspace::Edited(paths) => json!({
-            "workspace": "edited",
-            "edited": paths.iter().map(path_value).collect::<Value>(),
-        }),
-        Workspace::Brought {
-            summary,
-            held_back,
-            kept,
-        } => json!({
-            "workspace": "brought",
-            "created": summary.created.entries,
-            "changed": summary.changed.entries,
-            "moved": summary.moved.entries,
-            "copied": summary.copied.entries,
-            "deleted": summary.deleted.entries,
-            "held_back": held_value(held_back),
-            "kept": kept
-                .iter()
-                .map(|(path, why)| json!({ "path": path_value(path), "why": why }))
-                .collect::<Value>(),
-        }),
-    };
-    if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
-        value.extend(more);
-    }
-    value
 }
 
 fn pulled_lines(

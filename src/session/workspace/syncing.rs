@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::alone;
+use super::asked::{self, Direction, Done, Gate, Turn};
 use super::mirror::SessionMirror;
 use super::plan::PlannedWorkspace;
 use super::record::{RecordFile, Totals, Work, WorkspaceRecord};
@@ -33,6 +34,8 @@ pub struct Syncing {
     /// The work that is done now.
     now: Mutex<Stop>,
     threads: TaskTracker,
+    /// Who may work with it while the agent runs.
+    gate: Arc<Gate>,
 }
 
 /// What became of the workspace, for the ledger and for the user.
@@ -92,6 +95,7 @@ impl Syncing {
             is_open: AtomicBool::new(false),
             now: Mutex::default(),
             threads: TaskTracker::new(),
+            gate: Gate::new(),
         })
     }
 
@@ -138,12 +142,61 @@ impl Syncing {
         self.threads.reopen();
     }
 
+    /// The agent was let in: from now on [`Self::ask`] may be.
+    pub fn serve(&self) {
+        self.gate.open();
+    }
+
+    /// The host, as the user names it.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// What somebody asked for and is being done.
+    pub fn doing(&self) -> Option<Direction> {
+        self.gate.doing()
+    }
+
+    /// Takes the only place of somebody who asks for a pull or a push.
+    ///
+    /// # Errors
+    /// When somebody has it, or nobody may have it now.
+    pub fn enter(&self, direction: Direction) -> Result<Turn, Failure> {
+        self.gate.enter(direction)
+    }
+
+    /// Does what somebody asked for, to its end, also when nobody waits for it any more.
+    ///
+    /// # Errors
+    /// What stopped it; nothing is lost at either end.
+    pub async fn ask(self: Arc<Self>, turn: Turn) -> Result<Done, Failure> {
+        let doing = tokio::spawn(async move {
+            let done = match turn.direction() {
+                Direction::Pull => self.in_thread(asked::pull).await,
+                Direction::Push => self.in_thread(asked::push).await,
+            };
+            drop(turn);
+            done.and_then(|done| done)
+        });
+        doing
+            .await
+            .map_err(|_| Failure::failed("the mirror's work ended without an answer"))?
+    }
+
     /// Brings the agent's work here, when there may be some. `is_quiet`: the host said that nothing
     /// of the session runs there any more. `hurry` ends it: the work then stays there.
     pub async fn end(&self, is_quiet: bool, hurry: &CancellationToken) -> Ended {
+        let host = &self.host;
+        // What was asked for goes to its end first: a push that is cut off looks like edits there.
+        tokio::select! {
+            () = self.gate.close() => {}
+            () = hurry.cancelled() => {
+                self.halt().await;
+                self.gate.close().await;
+            }
+        }
         let record = self.mirror().file().record.clone();
         let session = self.mirror().session().clone();
-        let host = &self.host;
         if !self.is_open.load(Ordering::Relaxed) {
             return self.ended(String::new());
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::mirror::SessionMirror;
+use crate::id::SessionId;
 use crate::mirror::brakes::Allowed;
 use crate::mirror::canary::Canary;
 use crate::mirror::ends::{Around, Opened};
@@ -190,22 +191,25 @@ impl<'a> Work<'a> {
         Ok(After::Kept(pulled, why))
     }
 
-    /// Why a person has to decide, with the commands that do what was decided.
     fn waits(&self, error: &MirrorError) -> Failure {
-        let session = self.mirror.session();
-        let failure = failure(error);
-        match error {
-            MirrorError::Edited(_) => failure.hint(format!(
-                "'labproxy mirror pull --session {session}' brings the rest here afterwards; \
-                 'labproxy mirror push --session {session} --force' keeps it as a generation and goes \
-                 on with what is here"
-            )),
-            MirrorError::Brake(_) => failure.hint(format!(
-                "'labproxy mirror pull --session {session}' with --allow-empty or --allow-deletes does \
-                 here what was done there; 'labproxy mirror push --session {session} --force' undoes it \
-                 there"
-            )),
-            _ => failure,
-        }
+        decide(self.mirror.session(), error)
+    }
+}
+
+/// Why a person has to decide, with the commands that do what was decided.
+pub(super) fn decide(session: &SessionId, error: &MirrorError) -> Failure {
+    let failure = failure(error);
+    match error {
+        MirrorError::Edited(_) => failure.hint(format!(
+            "'labproxy mirror pull --session {session}' brings the rest here afterwards; \
+             'labproxy mirror push --session {session} --force' keeps it as a generation and goes \
+             on with what is here"
+        )),
+        MirrorError::Brake(_) => failure.hint(format!(
+            "'labproxy mirror pull --session {session}' with --allow-empty or --allow-deletes does \
+             here what was done there; 'labproxy mirror push --session {session} --force' undoes it \
+             there"
+        )),
+        _ => failure,
     }
 }
