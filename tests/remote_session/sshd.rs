@@ -54,9 +54,14 @@ impl World {
     }
 
     pub(crate) fn start_sshd(&mut self) {
+        self.start_sshd_by(|program| Command::new(program));
+    }
+
+    /// The same by `command`, another way to start programs.
+    pub(crate) fn start_sshd_by(&mut self, command: impl Fn(&str) -> Command) {
         let sshd = server::run(
             |program| {
-                let mut command = Command::new(program);
+                let mut command = command(program);
                 command.stdout(Stdio::null()).stderr(Stdio::null());
                 command
             },

@@ -4,6 +4,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     clippy::string_slice,
     clippy::as_conversions,
     dead_code,
@@ -12,15 +13,21 @@
 )]
 
 mod control;
+mod deaths;
+mod disks;
 mod ends;
+mod gate;
 mod place;
 #[path = "../session/rig.rs"]
 mod rig;
 #[path = "../support/sshd.rs"]
 #[allow(unreachable_pub, reason = "shared with tests of other crates")]
 mod server;
+#[path = "../support/small_disk.rs"]
+mod small_disk;
 #[path = "../remote_session/sshd.rs"]
 mod sshd;
 #[path = "../../examples/upstream/standin.rs"]
 mod standin;
 mod starts;
+mod steps;
