@@ -31,6 +31,10 @@ enum Below {
     Ssh(Handle, Box<dyn Carrier>),
 }
 
+fn no_thread(error: &io::Error) -> Failure {
+    Failure::because("no thread can be had for the other end of a mirror", error)
+}
+
 impl Connected {
     /// Connects to a host, until `stop` is told.
     ///
@@ -78,10 +82,21 @@ impl Connected {
             stop: stop.clone(),
             inner: writer,
         };
-        Ok(Self {
-            peer: Peer::new(Box::new(input), Box::new(output), limits, true),
-            below: Below::Ssh(runtime.clone(), carrier),
-        })
+        let peer = Peer::new(Box::new(input), Box::new(output), limits, true);
+        match peer.kept_alive() {
+            Ok(peer) => Ok(Self {
+                peer,
+                below: Below::Ssh(runtime.clone(), carrier),
+            }),
+            Err(error) => {
+                runtime.block_on(carrier.close());
+                Err(Box::new(LinkError {
+                    phase: Phase::Attach,
+                    failure: no_thread(&error),
+                    retry_after: None,
+                }))
+            }
+        }
     }
 
     /// Serves the other end in this process, for a mirror within one machine.
@@ -106,7 +121,9 @@ impl Connected {
             .map_err(cannot)?;
         let input = io::BufReader::with_capacity(READ_BYTES, input);
         Ok(Self {
-            peer: Peer::new(Box::new(input), Box::new(output), limits, false),
+            peer: Peer::new(Box::new(input), Box::new(output), limits, false)
+                .kept_alive()
+                .map_err(|error| no_thread(&error))?,
             below: Below::Thread(thread),
         })
     }

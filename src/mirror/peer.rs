@@ -14,6 +14,8 @@ pub use self::landing::Located;
 pub use self::line::{Input, Output};
 pub use self::tree::Known;
 
+use std::time::Duration;
+
 use super::store::StoreError;
 use crate::tree::content::{ContentId, Groups};
 use crate::tree::limits::Limits;
@@ -21,7 +23,9 @@ use crate::tree::mirror_id::MirrorId;
 use crate::tree::step::Step;
 use crate::wire::bytes::ByteString;
 use crate::wire::frame::FrameError;
-use crate::wire::mirror::{FromMirror, Open, Ran, RootState, SILENCE_MS, Scanned, ToMirror};
+use crate::wire::mirror::{
+    FromMirror, HERE_MS, Open, Ran, RootState, SILENCE_MS, Scanned, ToMirror,
+};
 
 use self::line::Line;
 
@@ -122,6 +126,15 @@ impl Peer {
             limits,
             packs,
         }
+    }
+
+    /// Tells the other end that we are here, whatever else takes time, until it is left.
+    ///
+    /// # Errors
+    /// When no thread can be had for it.
+    pub fn kept_alive(mut self) -> std::io::Result<Self> {
+        self.line.keep_alive(Duration::from_millis(HERE_MS))?;
+        Ok(self)
     }
 
     /// Opens the root; the first thing that is asked.

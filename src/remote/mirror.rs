@@ -23,11 +23,10 @@ use super::controller::{hear_from, say};
 use super::login::Login;
 use crate::wire::frame;
 use crate::wire::greeting::{Nonce, greeting};
-use crate::wire::mirror::{FromMirror, ToMirror};
+use crate::wire::mirror::{ABSENCE_MS, FromMirror, ToMirror};
 
-/// How long a controller may take between two orders: it may read a large tree of its own, or ask
-/// its user; one whose network is gone must not keep this process for ever.
-const ORDER_LIMIT: Duration = Duration::from_mins(30);
+/// How long a controller may say nothing.
+const ORDER_LIMIT: Duration = Duration::from_millis(ABSENCE_MS);
 
 /// Greets, and carries out orders until the controller leaves.
 ///

@@ -23,6 +23,11 @@ pub const WORKING_MS: u64 = 1_000;
 /// A host that was silent this long during an order is given up. The host's word does not change
 /// it.
 pub const SILENCE_MS: u64 = 30_000;
+/// While it gives no order a controller says [`ToMirror::Here`] this often.
+pub const HERE_MS: u64 = 20_000;
+/// A controller that was silent this long is gone, with its network: its mirror's end leaves the root
+/// to the next one. Several words may be late, but nobody who comes back waits for long.
+pub const ABSENCE_MS: u64 = 120_000;
 /// Most directories in one [`ToMirror::List`], and most wishes in one [`ToMirror::Fetch`]: with
 /// names of the usual length well within a frame, and enough to keep a line of 100 MiB/s busy.
 pub const ASKED_MAX: usize = 4_096;
@@ -97,6 +102,9 @@ pub enum ToMirror<'a> {
         /// Where in it, which content, and its size.
         files: Vec<Landed>,
     },
+    /// The controller is still there: it reads a large tree, or asks its user. Comes at any time
+    /// between two orders. Not answered.
+    Here,
 }
 
 /// A file that another program brought.

@@ -136,7 +136,7 @@ impl Host {
                 vec![FromMirror::Staged { have: Vec::new() }]
             }
             ToMirror::StageEnd | ToMirror::Unstage => vec![FromMirror::Done],
-            ToMirror::Pieces(_) | ToMirror::Steps(_) => Vec::new(),
+            ToMirror::Pieces(_) | ToMirror::Steps(_) | ToMirror::Here => Vec::new(),
             ToMirror::Run => vec![FromMirror::Ran(Ran::default())],
         }
     }

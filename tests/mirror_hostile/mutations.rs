@@ -174,6 +174,7 @@ fn orders() -> Vec<Vec<u8>> {
             packs: true,
         },
         ToMirror::Take { any: true },
+        ToMirror::Here,
         ToMirror::Stage {
             contents: vec![(content, 6), (ContentId::of(b""), 0)],
         },

@@ -1,6 +1,9 @@
 //! Frames to and from the other end, blocking.
 
+use std::convert::Infallible;
 use std::io::{self, Read, Write};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{PeerError, Rule};
@@ -28,7 +31,9 @@ const FRAME_LIMIT: Duration = Duration::from_mins(9);
 
 pub(super) struct Line {
     input: Box<dyn Input>,
-    output: Box<dyn Output>,
+    output: Arc<Mutex<Box<dyn Output>>>,
+    /// Ends the thread that says [`ToMirror::Here`], when it is dropped.
+    here: Option<mpsc::Sender<Infallible>>,
     /// The last message's bytes.
     message: Vec<u8>,
     working: u64,
@@ -41,7 +46,8 @@ impl Line {
     pub(super) fn new(input: Box<dyn Input>, output: Box<dyn Output>) -> Self {
         Self {
             input,
-            output,
+            output: Arc::new(Mutex::new(output)),
+            here: None,
             message: Vec::new(),
             working: 0,
             said: Instant::now(),
@@ -49,12 +55,30 @@ impl Line {
         }
     }
 
+    /// Has the other end told that we are here, so often, until this is dropped.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    pub(super) fn keep_alive(&mut self, every: Duration) -> io::Result<()> {
+        let (here, left) = mpsc::channel::<Infallible>();
+        let output = Arc::clone(&self.output);
+        let tell = move || {
+            while left.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                // The next order finds out why it cannot be told.
+                if said(&output, &ToMirror::Here).is_err() {
+                    return;
+                }
+            }
+        };
+        let named = std::thread::Builder::new().name("mirror-here".to_owned());
+        let _until_left = named.spawn(tell)?;
+        self.here = Some(here);
+        Ok(())
+    }
+
     pub(super) fn say(&mut self, order: &ToMirror<'_>) -> Result<(), PeerError> {
-        let mut bytes = Vec::new();
-        frame::encode(order, &mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
         (self.working, self.said) = (0, Instant::now());
-        let said = self.output.write_all(&bytes);
-        let said = said.and_then(|()| self.output.flush());
+        let said = said(&self.output, order);
         said.map_err(|error| self.last_words(lost(error)))
     }
 
@@ -108,6 +132,15 @@ impl Line {
     }
 }
 
+/// Says it, whole.
+fn said(output: &Mutex<Box<dyn Output>>, order: &ToMirror<'_>) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    frame::encode(order, &mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
+    output.write_all(&bytes)?;
+    output.flush()
+}
+
 fn lost(error: io::Error) -> PeerError {
     match error.kind() {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => PeerError::Silent,
@@ -139,6 +172,38 @@ mod tests {
         let mut line = Line::new(Box::new(input), Box::new(io::sink()));
         line.frame_limit = limit;
         line.hear().map(|_| ())
+    }
+
+    /// Hands on what is written, and says when it is dropped by that nothing comes any more.
+    struct Heard(mpsc::Sender<Vec<u8>>);
+
+    impl Write for Heard {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).unwrap();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A controller that gives no order is heard all the same, between whole frames, until it leaves.
+    #[test]
+    fn a_controller_that_takes_its_time_says_that_it_is_there() {
+        let (heard, frames) = mpsc::channel();
+        let mut line = Line::new(Box::new(io::empty()), Box::new(Heard(heard)));
+        line.keep_alive(Duration::from_millis(1)).unwrap();
+        line.say(&ToMirror::Scan).unwrap();
+        let mut orders = frames.iter().map(|bytes| {
+            let message = bytes.get(PREFIX..).unwrap().to_vec();
+            frame::decode::<ToMirror<'_>>(&message).unwrap() == ToMirror::Here
+        });
+        assert!(orders.any(|is_here| !is_here), "the order");
+        assert!(orders.any(|is_here| is_here), "the word");
+        drop(line);
+        // The thread has let go of the output: this ends.
+        assert!(orders.all(|is_here| is_here));
     }
 
     /// M-25: a byte now and then, each within the limit of silence, does not hold a mirror up.

@@ -25,7 +25,7 @@ use crate::tree::root::Root;
 const BESIDE_FILE: u64 = 1024;
 const BESIDE_SHARE: u64 = 64;
 const BESIDE_ALL: u64 = 1024 * 1024;
-/// How often the host's end of the mirror hears of us while rsync works; it waits 30 minutes.
+/// How often the host's end of the mirror is asked whether it is still there while rsync works.
 const BEAT: Duration = Duration::from_mins(1);
 /// So much is read at once.
 const PART: usize = 256 * 1024;

@@ -69,6 +69,7 @@ impl<'a> Orders<'a> {
     pub(super) fn carry_out(&mut self, order: ToMirror<'_>, line: &mut Line) -> Result<(), String> {
         let order = match order {
             ToMirror::Open(open) => return self.open(&open, line),
+            ToMirror::Here => return Ok(()),
             order => order,
         };
         let opened = self
@@ -76,7 +77,7 @@ impl<'a> Orders<'a> {
             .as_mut()
             .ok_or("an order before a root was opened")?;
         match order {
-            ToMirror::Open(_) => Ok(()),
+            ToMirror::Open(_) | ToMirror::Here => Ok(()),
             ToMirror::Take { any } => {
                 opened.root.take(any)?;
                 line.say(&FromMirror::Taken)
