@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::cap::OnCap;
 use crate::id::{RequestId, SessionId};
-use crate::ledger::{Head, Recorded, WorkspaceEnd};
+use crate::ledger::{Entry, Head, Recorded, WorkspaceEnd};
 use crate::money::PicoUsd;
 
 pub use check::check;
@@ -39,6 +39,33 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// What an entry says became of a request; `None` when it does not end one.
+    pub fn of(entry: &Entry) -> Option<Self> {
+        match entry {
+            Entry::Settled { free: true, .. } => Some(Self::Free),
+            Entry::Settled { free: false, .. } => Some(Self::Settled),
+            Entry::Released { end, .. } => {
+                let unreachable = end.as_ref().and_then(|end| end.status);
+                Some(if unreachable.is_some_and(|status| status >= 500) {
+                    Self::UpstreamError
+                } else {
+                    Self::Free
+                })
+            }
+            Entry::Kept { .. } => Some(Self::Kept),
+            Entry::Refused { .. } => Some(Self::Refused),
+            Entry::Opened { .. }
+            | Entry::Held { .. }
+            | Entry::RefusedMore { .. }
+            | Entry::Overrun { .. }
+            | Entry::ToppedUp { .. }
+            | Entry::Closed { .. }
+            | Entry::Ended { .. }
+            | Entry::Audited { .. }
+            | Entry::Corrected { .. } => None,
+        }
+    }
+
     /// The word in the receipt.
     pub const fn as_str(self) -> &'static str {
         match self {

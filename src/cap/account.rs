@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 
 use super::balance::{Denial, Offer, Purse, Ticket, Want};
+use super::notices::{Notice, Notices};
 use super::refusals::Refusals;
 use super::{AccountSettings, Ask, Balance, Denied, Grant, HoldTerms, Reserved};
 use crate::clock::SharedClock;
@@ -32,6 +33,7 @@ pub struct Account {
     resolved: Notify,
     arrivals: AtomicU64,
     raising: tokio::sync::Mutex<()>,
+    notices: Notices,
 }
 
 #[derive(Debug)]
@@ -100,6 +102,7 @@ impl Account {
             resolved: Notify::new(),
             arrivals: AtomicU64::new(0),
             raising: tokio::sync::Mutex::new(()),
+            notices: Notices::new(),
         })
     }
 
@@ -200,6 +203,9 @@ impl Account {
         if let Offer::Deny(Denial::Cap { needs } | Denial::CutAgain { needs, .. }) = &offer {
             state.refusals.was_denied(request.clone(), arrival, *needs);
         }
+        if let Offer::Take { .. } = &offer {
+            self.notices.money(&state.purse);
+        }
         (offer, state.purse.snapshot())
     }
 
@@ -231,16 +237,15 @@ impl Account {
             hold,
             max_tokens,
         } = room;
-        let durable = self.ledger.append(
-            &self.session,
-            vec![Entry::Held {
-                request: ask.request.clone(),
-                facts: ask.facts,
-                arrival,
-                max_tokens_sent: max_tokens,
-                amount: hold,
-            }],
-        );
+        let held = vec![Entry::Held {
+            request: ask.request.clone(),
+            facts: ask.facts,
+            arrival,
+            max_tokens_sent: max_tokens,
+            amount: hold,
+        }];
+        let told = self.notices.copy(&held);
+        let durable = self.ledger.append(&self.session, held);
         // From here on the hold may become durable even if this future is dropped, so the guard
         // stands: its `Released` is queued behind the `Held`.
         let clamped_to = (max_tokens < ask.max_tokens).then_some(max_tokens);
@@ -254,11 +259,14 @@ impl Account {
             durable = durable => durable,
         };
         match durable {
-            Ok(()) => Ok(Grant {
-                hold,
-                max_tokens,
-                reserved,
-            }),
+            Ok(()) => {
+                self.notices.tell(told);
+                Ok(Grant {
+                    hold,
+                    max_tokens,
+                    reserved,
+                })
+            }
             Err(error) => {
                 reserved.never_held();
                 if self.ledger.is_poisoned() {
@@ -281,12 +289,15 @@ impl Account {
         entries: Vec<Entry>,
         change: impl FnOnce(&mut Purse),
     ) {
+        let told = self.notices.copy(&entries);
         if !entries.is_empty() {
             self.ledger.append_later(&self.session, entries);
         }
         let mut state = self.state();
         state.purse.resolve(hold, charged);
         change(&mut state.purse);
+        self.notices.tell(told);
+        self.notices.money(&state.purse);
         state.wake_first();
         let is_idle = state.purse.in_flight() == 0;
         drop(state);
@@ -323,7 +334,9 @@ impl Account {
             .refusals
             .record(request, facts, arrival, status, reason);
         if let Some(entry) = entry {
-            self.ledger.append_later(&self.session, vec![entry]);
+            let entries = vec![entry];
+            self.notices.tell(self.notices.copy(&entries));
+            self.ledger.append_later(&self.session, entries);
         }
     }
 
@@ -347,6 +360,7 @@ impl Account {
             .await?;
         let mut state = self.state();
         state.purse.raise(cap);
+        self.notices.money(&state.purse);
         state.wake_first();
         let balance = state.purse.snapshot();
         drop(state);
@@ -359,6 +373,7 @@ impl Account {
         let mut state = self.state();
         let is_recorded = !matches!(reason, CloseReason::Ending | CloseReason::LedgerFailed(_));
         let was_open = state.purse.close(reason.clone());
+        self.notices.money(&state.purse);
         state.wake_first();
         let counted = state.refusals.take_counted();
         drop(state);
@@ -367,6 +382,11 @@ impl Account {
         if !entries.is_empty() {
             self.ledger.append_later(&self.session, entries);
         }
+    }
+
+    /// Hears of what becomes of it from now on. Who does not listen holds up nobody, and loses the oldest.
+    pub fn watch(&self) -> broadcast::Receiver<Notice> {
+        self.notices.watch()
     }
 
     /// The state now.

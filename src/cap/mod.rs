@@ -7,6 +7,7 @@
 mod account;
 mod balance;
 mod guards;
+mod notices;
 mod refusals;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::usage::CloseReason;
 
 pub use account::Account;
 pub use guards::{InFlight, Reserved};
+pub use notices::Notice;
 pub use refusals::REFUSALS_LISTED;
 
 /// What a request may cost: `fixed + per_output_token × max_tokens`.

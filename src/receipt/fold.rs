@@ -81,31 +81,24 @@ impl Fold {
             Entry::Settled {
                 request,
                 charged,
-                free,
+                free: _,
                 end,
                 lines: _,
                 note,
-            } => {
-                let outcome = if *free {
-                    Outcome::Free
-                } else {
-                    Outcome::Settled
-                };
-                self.end(request, outcome, *charged, note.clone(), Some(end));
-            }
+            } => self.end(request, &recorded.entry, *charged, note.clone(), Some(end)),
             Entry::Released {
                 request,
                 reason,
                 end,
             } => {
-                let unreachable = end.as_ref().and_then(|end| end.status);
-                let outcome = if unreachable.is_some_and(|status| status >= 500) {
-                    Outcome::UpstreamError
-                } else {
-                    Outcome::Free
-                };
                 let reason = Some(reason.clone());
-                self.end(request, outcome, PicoUsd::ZERO, reason, end.as_ref());
+                self.end(
+                    request,
+                    &recorded.entry,
+                    PicoUsd::ZERO,
+                    reason,
+                    end.as_ref(),
+                );
             }
             Entry::Kept {
                 request,
@@ -114,7 +107,7 @@ impl Fold {
                 end,
             } => {
                 let reason = Some(reason.clone());
-                self.end(request, Outcome::Kept, *charged, reason, end.as_ref());
+                self.end(request, &recorded.entry, *charged, reason, end.as_ref());
             }
             Entry::Refused { .. } | Entry::RefusedMore { .. } => {
                 self.take_refusal(&recorded.entry);
@@ -229,7 +222,7 @@ impl Fold {
     fn end(
         &mut self,
         request: &RequestId,
-        outcome: Outcome,
+        entry: &Entry,
         charged: PicoUsd,
         reason: Option<String>,
         end: Option<&RequestEnd>,
@@ -237,7 +230,7 @@ impl Fold {
         let Some(line) = self.line(request) else {
             return;
         };
-        line.outcome = Some(outcome);
+        line.outcome = Outcome::of(entry);
         line.charged_pico_usd = charged;
         line.reason = reason;
         let Some(end) = end else { return };

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use http::StatusCode;
 use serde::Serialize;
 
+use super::control::events::Feed;
 use super::control::{
     Answer, Call, Controlled, HostLink, PULLING, Refusal, Status, WorkspaceStatus,
 };
@@ -36,6 +37,18 @@ impl Controlled for Live {
             }
         })
     }
+
+    fn watch(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Feed> + Send>> {
+        Box::pin(async move {
+            // Watched first: what becomes of it while the status is taken is told after it.
+            let (notices, events) = (self.account.watch(), self.events.watch());
+            Feed {
+                notices,
+                events,
+                status: self.status().await,
+            }
+        })
+    }
 }
 
 impl Live {
@@ -57,7 +70,7 @@ impl Live {
         }
     }
 
-    fn state_word(&self) -> &'static str {
+    pub(super) fn state_word(&self) -> &'static str {
         match (self.is_pulling.load(Ordering::Relaxed), self.is_stopping()) {
             (true, _) => PULLING,
             (false, true) => "stopping",

@@ -10,15 +10,18 @@
 //! | `GET /v1/status` | | [`Status`] |
 //! | `GET /v1/audits` | | the audits, as `audit list --json` has them |
 //! | `GET /v1/audits/N` | | one of them, as `audit show N --json` has it |
+//! | `GET /v1/events` | | Server-Sent Events: [`events`] |
 //! | `POST /v1/topup` | `{"pico_usd": N}` | [`Status`] |
 //! | `POST /v1/pull` | | what `mirror pull --json` says |
 //! | `POST /v1/push` | | what `mirror push --json` says |
 //! | `POST /v1/stop` | | 202, [`Status`]; the socket goes away when the session has ended |
 //!
-//! [`server`] answers, [`client`] asks.
+//! [`server`] answers, [`stream`] goes on answering, [`client`] asks.
 
 mod client;
+pub mod events;
 mod server;
+mod stream;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -30,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use self::client::{ControlError, ask};
+use self::events::Feed;
 pub use self::server::{ControlServer, bind_private};
 use super::workspace::asked::Direction;
 use super::workspace::record::{Pull, Push};
@@ -207,4 +211,7 @@ struct TopUpBody {
 pub trait Controlled: Send + Sync + 'static {
     /// Does what a permitted caller asks.
     fn call(self: Arc<Self>, call: Call) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+    /// Lets a permitted caller watch.
+    fn watch(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Feed> + Send>>;
 }

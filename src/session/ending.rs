@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent::{AgentEnd, Loss};
 use super::control::ControlServer;
+use super::control::events::{self, Event};
 use super::live::Live;
 use super::orphans::{self, LEFTOVER_GRACE};
 use super::processes::ProcessStamp;
@@ -121,6 +122,7 @@ pub async fn end(
         error_file,
         failed,
     } = *end;
+    live.request_stop();
     let own = ProcessStamp::current();
     let host = plan.host.as_ref().map(|host| host.name.as_str());
     let hurry = CancellationToken::new();
@@ -157,6 +159,7 @@ pub async fn end(
             }],
         )
         .await;
+    tell_end(live, reason, agent);
     let refused_callers = control.refused_callers();
     control.close().await;
     clear_files(live);
@@ -180,6 +183,18 @@ pub async fn end(
     }
     ended.map_err(|error| Failure::because("the session's last entry was not written", &*error))?;
     written.and(confirmed)
+}
+
+/// Tells who watches the session that it has ended.
+fn tell_end(live: &Live, reason: EndReason, agent: Option<AgentEnd>) {
+    live.events.tell(|| {
+        Event::End(events::End {
+            reason: reason.word(),
+            exit_code: agent.and_then(AgentEnd::exit_code),
+            signal: agent.and_then(AgentEnd::signal_name),
+            spent: live.account.balance().settled,
+        })
+    });
 }
 
 /// Brings the agent's work here, when there is a workspace.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::watch;
 
+use super::control::events::{Event, Events};
 use super::control::{ControlServer, HostLink, bind_private};
 use super::ending::EndReason;
 use super::environment::{self, AgentEnvironment, AgentKind, EnvironmentParts};
@@ -57,6 +58,8 @@ pub struct Live {
     pub(super) is_pulling: AtomicBool,
     /// The workspace that is mirrored to the host, once it is claimed.
     pub(super) workspace: OnceLock<Arc<Syncing>>,
+    /// Tells who watches the session.
+    pub(super) events: Events,
     /// How the link to the host is; shared with whoever hears of it.
     pub(super) link: Arc<Mutex<Option<HostLink>>>,
 }
@@ -127,6 +130,7 @@ impl Live {
             stop: watch::Sender::new(false),
             is_pulling: AtomicBool::new(false),
             workspace: OnceLock::new(),
+            events: Events::default(),
             link: Arc::default(),
         });
         match live.open_control() {
@@ -304,11 +308,14 @@ impl Live {
     /// Whether the agent's work is being brought here, which takes its time.
     pub fn bringing_home(&self, yes: bool) {
         self.is_pulling.store(yes, Ordering::Relaxed);
+        self.events.tell(|| Event::State(self.state_word()));
     }
 
     /// Asks the session to end.
     pub fn request_stop(&self) {
-        self.stop.send_replace(true);
+        if !self.stop.send_replace(true) {
+            self.events.tell(|| Event::State(self.state_word()));
+        }
     }
 
     /// Resolves when the session was asked to end over the control socket.

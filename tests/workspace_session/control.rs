@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::place::{here, listed, read, world, write};
-use crate::rig::{Running, eventually, finish, kill};
+use crate::rig::{Running, descendants, eventually, finish, kill};
 use crate::sshd::World;
+use crate::subscriber::Subscriber;
 
 /// A running session with the workspace, whose agent works, and its name.
 fn started(world: &World, script: &str) -> (Running, String) {
@@ -225,10 +226,17 @@ fn the_examples_of_the_documentation_work() {
     // The one that ends the session comes last.
     let (last, others): (Vec<&str>, Vec<&str>) =
         examples.partition(|line| line.contains("/v1/stop"));
-    assert_eq!((last.len(), others.len()), (1, 6));
+    assert_eq!((last.len(), others.len()), (1, 7));
     for example in [others, last].concat() {
         let mut shell = Command::new("sh");
-        shell.args(["-c", example]).env("SOCKET", &socket);
+        shell.args(["-c", &format!("exec {example}")]);
+        shell.env("SOCKET", &socket);
+        if example.contains("/v1/events") {
+            let stream = Subscriber::from(Running::of(&mut shell));
+            assert_eq!(stream.next("status")["session"], session);
+            stream.leave();
+            continue;
+        }
         let done = finish(&mut shell);
         assert_eq!(done.code, Some(0), "{example} {done:?}");
         let answer: Value = serde_json::from_str(&done.stdout).unwrap();
@@ -244,7 +252,72 @@ fn the_examples_of_the_documentation_work() {
         "POST /v1/pull",
         "POST /v1/push",
         "POST /v1/stop",
+        "GET /v1/events",
     ] {
         assert!(text.contains(&format!("`{call}`")), "{call}");
     }
+}
+
+/// The ssh of a session.
+fn ssh_of(labproxy: i32) -> i32 {
+    let is_ssh = |pid: &i32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"ssh\0"))
+    };
+    descendants(labproxy).into_iter().find(is_ssh).unwrap()
+}
+
+/// Pulls, pushes and the link are told as they become, those of the session's end too; without a link nothing
+/// is pulled or pushed.
+#[test]
+fn the_workspace_and_the_link_are_told() {
+    let mut world = world();
+    let (running, session) = started(&world, "echo made >made; echo ready; read go");
+    let subscriber = Subscriber::of(&world.rig.sockets(&session));
+    let status = subscriber.next("status");
+    assert_eq!(status["link"], "up");
+    assert_eq!(status["workspace"], workspace(&world, &session));
+
+    let (_, pulled) = post(&world, &session, "pull");
+    assert_eq!(subscriber.next("pull")["what"], "began");
+    let done = subscriber.next("pull");
+    assert_eq!(done["what"], "done", "{done}");
+    assert_eq!(done["tree"], pulled["tree"]);
+    assert_eq!(done["received_bytes"], 5);
+    assert_eq!(done["changed_files"], 1);
+    write(&world, ".env", "A=b\n");
+    let (_, refused) = post(&world, &session, "push");
+    assert_eq!(subscriber.next("push")["what"], "began");
+    let told = subscriber.next("push");
+    assert_eq!(told["what"], "refused");
+    assert_eq!(told["error"], refused["error"]);
+    std::fs::remove_file(here(&world, ".env")).unwrap();
+
+    world.stop_sshd();
+    kill("KILL", ssh_of(running.pid()));
+    assert_eq!(subscriber.next("link")["link"], "lost");
+    for word in ["pull", "push"] {
+        let (status, answer) = post(&world, &session, word);
+        assert_eq!(status, 409, "{answer}");
+        assert!(
+            error(&answer).contains("the link to gpu1 is lost"),
+            "{answer}"
+        );
+    }
+    world.start_sshd();
+    assert_eq!(subscriber.next("link")["link"], "up");
+    let (status, answer) = post(&world, &session, "push");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(subscriber.next("push")["what"], "began");
+    assert_eq!(subscriber.next("push")["tree"], answer["tree"]);
+
+    ended(running);
+    let rest = subscriber.rest();
+    let names: Vec<&str> = rest.iter().map(|event| event.name.as_str()).collect();
+    assert_eq!(names, ["state", "state", "pull", "pull", "state", "end"]);
+    assert_eq!(rest[1].data["state"], "pulling");
+    assert_eq!(rest[3].data["what"], "done");
+    let receipt = world.rig.show(&session);
+    assert_eq!(rest[3].data["tree"], receipt["workspace"]["tree_after"]);
+    assert_eq!(rest[5].data["end_reason"], "agent_exit");
+    subscriber.ended();
 }

@@ -31,3 +31,5 @@ mod sshd;
 mod standin;
 mod starts;
 mod steps;
+#[path = "../session/subscriber.rs"]
+mod subscriber;

@@ -5,28 +5,37 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde::Deserialize;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{Answer, Call, Controlled, PROBE, Refusal, TopUpBody};
+use super::stream::{self, EventBody};
+use super::{Call, Controlled, PROBE, Refusal, TopUpBody};
 use crate::processes::ProcessStamp;
 use crate::session::workspace::asked::Direction;
 
 /// Callers at once: a person and a few scripts; more wait in the kernel's queue.
 const CALLERS_MAX: usize = 16;
+/// Those of them who watch: calls keep half of the places.
+const SUBSCRIBERS_MAX: usize = 8;
+/// How long subscribers may take to read the last event of a session that has ended.
+const LAST_READ: Duration = Duration::from_secs(1);
 /// A request holds one number.
 const REQUEST_BYTES_MAX: usize = 4 * 1024;
+
+/// An answer that is there, or one that goes on.
+type AnswerBody = Either<Full<Bytes>, EventBody>;
 
 /// The body of a call that has no options: what is no option yet is not passed over.
 #[derive(Deserialize)]
@@ -38,8 +47,19 @@ struct NoBody {}
 pub struct ControlServer {
     refused_callers: Arc<AtomicU64>,
     tasks: TaskTracker,
+    /// Cuts off those who only watch.
+    cut: CancellationToken,
     accepting: tokio::task::AbortHandle,
     path: std::path::PathBuf,
+}
+
+/// What all connections have in common.
+struct Shared<C> {
+    controlled: Arc<C>,
+    refused_callers: Arc<AtomicU64>,
+    subscribers: Arc<Semaphore>,
+    tasks: TaskTracker,
+    cut: CancellationToken,
 }
 
 impl ControlServer {
@@ -49,11 +69,16 @@ impl ControlServer {
     /// When the socket cannot be made.
     pub fn start(path: &Path, controlled: Arc<impl Controlled>) -> io::Result<Self> {
         let listener = bind_private(path)?;
-        let refused_callers = Arc::new(AtomicU64::new(0));
         let tasks = TaskTracker::new();
         let room = Arc::new(Semaphore::new(CALLERS_MAX));
-        let refused = Arc::clone(&refused_callers);
-        let connections = tasks.clone();
+        let shared = Arc::new(Shared {
+            controlled,
+            refused_callers: Arc::default(),
+            subscribers: Arc::new(Semaphore::new(SUBSCRIBERS_MAX)),
+            tasks: tasks.clone(),
+            cut: CancellationToken::new(),
+        });
+        let (refused_callers, cut) = (Arc::clone(&shared.refused_callers), shared.cut.clone());
         let accepting = tasks
             .spawn(async move {
                 loop {
@@ -65,10 +90,9 @@ impl ControlServer {
                         tokio::time::sleep(Duration::from_millis(50)).await;
                         continue;
                     };
-                    let controlled = Arc::clone(&controlled);
-                    let refused = Arc::clone(&refused);
-                    connections.spawn(async move {
-                        serve(stream, controlled, &refused).await;
+                    let shared = Arc::clone(&shared);
+                    shared.tasks.clone().spawn(async move {
+                        serve(stream, shared).await;
                         drop(permit);
                     });
                 }
@@ -77,6 +101,7 @@ impl ControlServer {
         Ok(Self {
             refused_callers,
             tasks,
+            cut,
             accepting,
             path: path.to_owned(),
         })
@@ -87,11 +112,16 @@ impl ControlServer {
         self.refused_callers.load(Ordering::Relaxed)
     }
 
-    /// Takes no more calls, lets the running ones end within the probe time, removes the socket.
+    /// Takes no more calls, lets the running ones end within the probe time, removes the socket. Who
+    /// watches must have read the last event within a second.
     pub async fn close(self) {
         self.accepting.abort();
         self.tasks.close();
-        let _all_answered = tokio::time::timeout(PROBE, self.tasks.wait()).await;
+        let all = tokio::time::timeout(LAST_READ, self.tasks.wait()).await;
+        if all.is_err() {
+            self.cut.cancel();
+            let _all_answered = tokio::time::timeout(PROBE, self.tasks.wait()).await;
+        }
         let _already_gone = std::fs::remove_file(&self.path);
     }
 }
@@ -112,31 +142,47 @@ pub fn bind_private(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn serve<C: Controlled>(stream: UnixStream, controlled: Arc<C>, refused: &AtomicU64) {
+async fn serve<C: Controlled>(stream: UnixStream, shared: Arc<Shared<C>>) {
     let allowed = check_peer(&stream);
     if let Err(refusal) = &allowed {
-        refused.fetch_add(1, Ordering::Relaxed);
+        shared.refused_callers.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(why = %refusal.message, "control call refused");
     }
+    let cut = shared.cut.clone();
+    let watches = Arc::new(AtomicBool::new(false));
+    let is_watching = Arc::clone(&watches);
     let service = service_fn(move |request| {
-        let controlled = Arc::clone(&controlled);
+        let (shared, watches) = (Arc::clone(&shared), Arc::clone(&watches));
         let allowed = allowed.clone();
         async move {
             let answer = match allowed {
-                Ok(()) => answer(request, controlled).await,
+                Ok(()) => answer(request, &shared, &watches).await,
                 Err(refusal) => Err(refusal),
             };
-            Ok::<_, Infallible>(response(answer))
+            Ok::<_, Infallible>(answer.unwrap_or_else(|refusal| {
+                let status = refusal.status;
+                response(status, &refusal.into_value())
+            }))
         }
     });
-    let served = hyper::server::conn::http1::Builder::new()
+    let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PROBE)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = served {
-        tracing::debug!(%error, "control connection ended early");
+        .serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        served = connection => if let Err(error) = served {
+            tracing::debug!(%error, "control connection ended early");
+        },
+        () = cut_off(&cut, &is_watching) => {}
+    }
+}
+
+/// Resolves when nobody waits any more for a connection that only watches.
+async fn cut_off(cut: &CancellationToken, watches: &AtomicBool) {
+    cut.cancelled().await;
+    if !watches.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -167,9 +213,39 @@ fn check_peer(stream: &UnixStream) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn answer<C: Controlled>(request: Request<Incoming>, controlled: Arc<C>) -> Answer {
+async fn answer<C: Controlled>(
+    request: Request<Incoming>,
+    shared: &Shared<C>,
+    watches: &AtomicBool,
+) -> Result<Response<AnswerBody>, Refusal> {
+    if request.method() == Method::GET && request.uri().path() == "/v1/events" {
+        watches.store(true, Ordering::Relaxed);
+        return watch(shared).await;
+    }
     let call = read_call(request).await?;
-    controlled.call(call).await
+    let (status, value) = Arc::clone(&shared.controlled).call(call).await?;
+    Ok(response(status, &value))
+}
+
+/// Tells what becomes of the session, until it ends or the caller leaves.
+async fn watch<C: Controlled>(shared: &Shared<C>) -> Result<Response<AnswerBody>, Refusal> {
+    let place = Arc::clone(&shared.subscribers).try_acquire_owned();
+    let place = place.map_err(|_| {
+        let text = format!("{SUBSCRIBERS_MAX} callers watch this session already");
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })?;
+    let feed = Arc::clone(&shared.controlled).watch().await;
+    let (body, telling) = stream::open(feed, shared.cut.clone());
+    shared.tasks.spawn(async move {
+        telling.await;
+        drop(place);
+    });
+    let mut response = Response::new(Either::Right(body));
+    let headers = response.headers_mut();
+    let text = |text| http::HeaderValue::from_static(text);
+    headers.insert(http::header::CONTENT_TYPE, text("text/event-stream"));
+    headers.insert(http::header::CACHE_CONTROL, text("no-store"));
+    Ok(response)
 }
 
 async fn read_call(request: Request<Incoming>) -> Result<Call, Refusal> {
@@ -227,9 +303,8 @@ fn no_such_call() -> Refusal {
     bad(StatusCode::NOT_FOUND, "there is no such call")
 }
 
-fn response(answer: Answer) -> Response<Full<Bytes>> {
-    let (status, value) = answer.unwrap_or_else(|refusal| (refusal.status, refusal.into_value()));
-    let mut response = Response::new(Full::new(Bytes::from(value.to_string())));
+fn response(status: StatusCode, value: &serde_json::Value) -> Response<AnswerBody> {
+    let mut response = Response::new(Either::Left(Full::new(Bytes::from(value.to_string()))));
     *response.status_mut() = status;
     response.headers_mut().insert(
         http::header::CONTENT_TYPE,

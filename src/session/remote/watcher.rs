@@ -11,6 +11,7 @@ use crate::escape::escape_line;
 use crate::proxy::Proxy;
 use crate::report;
 use crate::session::control::HostLink;
+use crate::session::control::events::{Event, Events};
 use crate::session::live::Live;
 use crate::tunnel::session::LinkWatcher;
 use crate::wire::link::SILENCE_MS;
@@ -28,6 +29,7 @@ pub(super) struct Watcher {
     lost: watch::Sender<Option<Duration>>,
     /// The same, for whoever asks the session.
     link: Arc<Mutex<Option<HostLink>>>,
+    events: Events,
 }
 
 impl Watcher {
@@ -41,6 +43,7 @@ impl Watcher {
             lease,
             lost: watch::Sender::new(None),
             link: Arc::clone(&live.link),
+            events: live.events.clone(),
         };
         watcher.link(HostLink::Connecting);
         watcher
@@ -49,6 +52,7 @@ impl Watcher {
     /// The link is this way now.
     pub(super) fn link(&self, now: HostLink) {
         *self.link.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        self.events.tell(|| Event::Link(now));
     }
 
     /// The host, as the user names it.

@@ -16,6 +16,7 @@ use crate::mirror::progress::Unwatched;
 use crate::mirror::pull::{PullOptions, Workspace};
 use crate::mirror::push::PushOptions;
 use crate::report::Failure;
+use crate::session::control::events::Pass;
 
 /// Which way the contents of a workspace go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ impl Direction {
 pub struct Done {
     /// What `--json` of the command says.
     pub value: Value,
+    /// What who watches the session is told.
+    pub told: Pass,
     /// Why the directory here does not follow a generation that was made.
     pub refused: Option<Failure>,
 }
@@ -181,8 +184,13 @@ pub(super) fn pull(mirror: &mut SessionMirror, tools: &Tools) -> Result<Done, Fa
         }
         Workspace::Left | Workspace::Brought { .. } => None,
     };
+    let told = match &refused {
+        Some(why) => Pass::Refused(why.message().to_owned()),
+        None => Pass::pulled(&pulled),
+    };
     Ok(Done {
         value: json::pulled(&pulled, passed),
+        told,
         refused,
     })
 }
@@ -215,6 +223,7 @@ pub(super) fn push(mirror: &mut SessionMirror, tools: &Tools) -> Result<Done, Fa
     let passed = around.clock.since_boot().saturating_sub(began);
     Ok(Done {
         value: json::pushed(&pushed, false, passed),
+        told: Pass::pushed(&pushed),
         refused: None,
     })
 }

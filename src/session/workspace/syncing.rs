@@ -18,6 +18,7 @@ use crate::ledger::WorkspaceEnd;
 use crate::mirror::ends::Around;
 use crate::mirror::stop::Stop;
 use crate::report::{self, Failure};
+use crate::session::control::events::{Event, Events, Pass};
 use crate::session::live::{Access, Live};
 use crate::session::remote::plan::PlannedHost;
 use crate::session::start::Plan;
@@ -36,6 +37,8 @@ pub struct Syncing {
     threads: TaskTracker,
     /// Who may work with it while the agent runs.
     gate: Arc<Gate>,
+    /// Tells who watches the session.
+    events: Events,
 }
 
 /// What became of the workspace, for the ledger and for the user.
@@ -96,6 +99,7 @@ impl Syncing {
             now: Mutex::default(),
             threads: TaskTracker::new(),
             gate: Gate::new(),
+            events: live.events.clone(),
         })
     }
 
@@ -105,10 +109,17 @@ impl Syncing {
     /// # Errors
     /// What stopped it: nothing is lost at either end.
     pub async fn before(&self) -> Result<(), Failure> {
+        self.tell(Direction::Push, || Pass::Began);
         let done = self.in_thread(work::before).await?;
         let host = &self.host;
-        let done = done
-            .map_err(|failure| failure.within(format!("the workspace was not pushed to {host}")))?;
+        let done = done.map_err(|failure| {
+            self.tell(Direction::Push, || refused(&failure));
+            failure.within(format!("the workspace was not pushed to {host}"))
+        })?;
+        if let Some(pulled) = &done.pulled {
+            self.tell(Direction::Pull, || Pass::pulled(pulled));
+        }
+        self.tell(Direction::Push, || Pass::pushed(&done.pushed));
         if let Some(pulled) = &done.pulled {
             report::tell(&told::pulled(pulled, &self.mirror().session().clone()));
         }
@@ -171,12 +182,19 @@ impl Syncing {
     /// What stopped it; nothing is lost at either end.
     pub async fn ask(self: Arc<Self>, turn: Turn) -> Result<Done, Failure> {
         let doing = tokio::spawn(async move {
-            let done = match turn.direction() {
+            let direction = turn.direction();
+            self.tell(direction, || Pass::Began);
+            let done = match direction {
                 Direction::Pull => self.in_thread(asked::pull).await,
                 Direction::Push => self.in_thread(asked::push).await,
             };
+            let done = done.and_then(|done| done);
             drop(turn);
-            done.and_then(|done| done)
+            self.tell(direction, || match &done {
+                Ok(done) => done.told.clone(),
+                Err(failure) => refused(failure),
+            });
+            done
         });
         doing
             .await
@@ -202,6 +220,7 @@ impl Syncing {
         }
         let come = if is_quiet {
             report::tell(&told::pulling(host));
+            self.tell(Direction::Pull, || Pass::Began);
             let doing = self.in_thread(work::after);
             tokio::select! {
                 come = doing => come.and_then(|come| come),
@@ -215,6 +234,10 @@ impl Syncing {
                 format!("{host} did not say that nothing of the session runs there any more");
             Err(Failure::failed(text))
         };
+        self.tell(Direction::Pull, || match &come {
+            Ok(After::Home(pulled)) => Pass::pulled(pulled),
+            Ok(After::Kept(_, why)) | Err(why) => refused(why),
+        });
         let (work, mut text) = match come {
             Ok(After::Home(pulled)) => (Work::Pulled, told::pulled(&pulled, &session)),
             Ok(After::Kept(pulled, why)) => {
@@ -264,6 +287,10 @@ impl Syncing {
         self.mirror().file_mut().change(|record| record.work = work)
     }
 
+    fn tell(&self, direction: Direction, pass: impl FnOnce() -> Pass) {
+        self.events.tell(|| Event::Pass(direction, pass()));
+    }
+
     fn mirror(&self) -> MutexGuard<'_, SessionMirror> {
         self.mirror.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -295,4 +322,8 @@ impl Syncing {
             .await
             .map_err(|_| Failure::failed("the thread of the mirror ended without an answer"))
     }
+}
+
+fn refused(why: &Failure) -> Pass {
+    Pass::Refused(why.message().to_owned())
 }
