@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::print_stderr,
     clippy::string_slice,
     clippy::as_conversions,
     dead_code,
@@ -12,6 +13,7 @@
     reason = "test code, which shares the world of the session tests"
 )]
 
+mod disks;
 mod looks;
 mod place;
 mod restores;
@@ -21,6 +23,8 @@ mod runs;
 #[path = "../support/sshd.rs"]
 #[allow(unreachable_pub, reason = "shared with tests of other crates")]
 mod server;
+#[path = "../support/small_disk.rs"]
+mod small_disk;
 #[path = "../remote_session/sshd.rs"]
 mod sshd;
 #[path = "../../examples/upstream/standin.rs"]
