@@ -2,7 +2,7 @@
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check clients soak bench bench-tunnel bench-mirror release
+.PHONY: help setup demo test check clients soak bench bench-tunnel bench-mirror bench-session release
 
 help: ## What there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,6 +42,10 @@ bench-tunnel: ## Speed of the tunnel beside bare ssh and socat, as root
 bench-mirror: ## Speed of the mirror beside rsync over the same ssh server, as root
 	@.ci/setup.sh bench-mirror
 	cargo bench --bench mirror
+
+bench-session: ## How long a session of 20,000 files takes, beside rsync, as root
+	@.ci/setup.sh bench-session
+	cargo bench --bench session
 
 release: ## An optimised binary with completions and man page in target/dist
 	cargo build --release

@@ -2,7 +2,7 @@
 # Installs what a fresh Debian machine lacks, once, and says so. As a normal user it says what to
 # install instead.
 #
-#   setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror
+#   setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror | bench-session
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -151,10 +151,10 @@ bench-tunnel)
     network
     apt_need socat socat
     ;;
-bench-mirror)
+bench-mirror | bench-session)
     build
     network
     apt_need rsync rsync
     ;;
-*) fail "usage: setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror" ;;
+*) fail "usage: setup.sh build | demo | clients | bench | bench-tunnel | bench-mirror | bench-session" ;;
 esac
