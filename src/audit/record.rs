@@ -104,16 +104,19 @@ pub fn generation(head: &GenerationHead) -> AuditedGeneration {
 
 /// What findings are to the ledger.
 pub fn findings(found: &[Finding]) -> Verdict {
+    let (findings, count) = listed(found);
+    Verdict::Findings { findings, count }
+}
+
+/// The first findings, and how many there are.
+pub fn listed(found: &[Finding]) -> (Vec<AuditFinding>, u64) {
     let first = found.iter().take(FINDINGS_MAX);
-    Verdict::Findings {
-        findings: first
-            .map(|finding| AuditFinding {
-                path: text(&finding.path),
-                what: escape_capped(finding.what.as_bytes(), TEXT_MAX),
-            })
-            .collect(),
-        count: u64::try_from(found.len()).unwrap_or(u64::MAX),
-    }
+    let findings = first.map(|finding| AuditFinding {
+        path: text(&finding.path),
+        what: escape_capped(finding.what.as_bytes(), TEXT_MAX),
+    });
+    let count = u64::try_from(found.len()).unwrap_or(u64::MAX);
+    (findings.collect(), count)
 }
 
 /// Why there is nothing to look at, or nobody looked.
@@ -142,7 +145,7 @@ pub fn verdict(end: End, limit: Duration, view: Option<Afterwards>) -> Verdict {
         (Some(Afterwards::Same), status) => Verdict::Failed { status },
         (Some(Afterwards::Altered { tree, paths, count }), status) => Verdict::AlteredInput {
             status,
-            tree: tree.map(|tree| tree.to_string()),
+            tree: tree.map(|tree| tree.hash().to_string()),
             paths: paths.iter().map(text).collect(),
             count,
         },
@@ -156,13 +159,15 @@ pub fn verdict(end: End, limit: Duration, view: Option<Afterwards>) -> Verdict {
 /// its time was over, 125 when nobody looked.
 pub const fn exit_status(verdict: &Verdict) -> u8 {
     match verdict {
-        Verdict::Passed => 0,
+        Verdict::Passed | Verdict::Restored { .. } => 0,
         // What passes on an altered input proves nothing.
-        Verdict::AlteredInput { status: 0, .. } | Verdict::Findings { .. } => 123,
+        Verdict::AlteredInput { status: 0, .. }
+        | Verdict::Findings { .. }
+        | Verdict::ChangeRefused { .. } => 123,
         Verdict::Failed { status } | Verdict::AlteredInput { status, .. } => *status,
         Verdict::TimedOut { .. } => 124,
         Verdict::Interrupted { signal } => interrupted(*signal),
-        Verdict::NotPulled { .. } | Verdict::NotRun { .. } => 125,
+        Verdict::NotPulled { .. } | Verdict::NotRun { .. } | Verdict::NotRestored { .. } => 125,
     }
 }
 

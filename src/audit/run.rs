@@ -6,17 +6,18 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
 
+use super::change::Change;
 use super::desk::Desk;
 use super::policy::{Finding, Policy};
 use super::record::{self, Begun};
-use super::sandbox::{self, Sandbox};
+use super::sandbox::{self, Access, Sandbox};
 use super::tool::{End, Tool};
-use super::view::View;
+use super::view::{Afterwards, View};
 use crate::child::Trampoline;
 use crate::clock::SharedClock;
 use crate::id::SessionId;
@@ -64,6 +65,17 @@ pub struct Ways {
     pub limit: Duration,
     /// Its limit of core dumps, bytes; nothing is without limit.
     pub core: Option<u64>,
+    /// Whether it may change its copy, which then becomes the workspace's content.
+    pub restore: bool,
+}
+
+/// What came of a look.
+#[derive(Debug)]
+pub enum Looked {
+    /// The verdict is written down.
+    Done(Box<Audit>),
+    /// The tool passed and changed its copy, as it may: what becomes of that is the verdict.
+    Changed(Box<Change>),
 }
 
 /// What a tool may look at.
@@ -126,19 +138,18 @@ impl Run<'_> {
         }
     }
 
-    /// Lets the tool look, reads the copy again, and writes the verdict down.
+    /// Lets the tool look, reads the copy again, and writes the verdict down; a change that it may
+    /// make is given back.
     ///
     /// # Errors
     /// When the tool cannot be started, which is written down; when the ledger does not take it.
-    pub fn look(self, copied: Copied, ways: Ways) -> Result<Audit, Failure> {
+    pub fn look(&self, copied: Copied, ways: Ways) -> Result<Looked, Failure> {
         let Copied { generation, view } = copied;
-        let limit = ways.limit;
-        // A signal ends the tool, and the reading of what it left.
-        let cancel = Arc::new(AtomicBool::new(false));
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-            signal_hook::flag::register(signal.as_raw(), Arc::clone(&cancel))
-                .map_err(|error| Failure::because("signals cannot be heard", &error))?;
-        }
+        let (limit, restore) = (ways.limit, ways.restore);
+        // A signal ends the tool, and the reading of what it left; afterwards it ends labproxy.
+        let (cancel, is_over) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        hear(&cancel, &is_over)
+            .map_err(|error| Failure::because("signals cannot be heard", &error))?;
         let tool = self.tool(&generation, &view, ways);
         let ended = tool.and_then(|tool| {
             let cannot = "the tool cannot be started or waited for";
@@ -149,15 +160,40 @@ impl Run<'_> {
             Err(failure) => return Err(self.not_run(Some(generation), failure)),
         };
         // What was cut short says nothing of its input.
-        let afterwards = match end {
+        let mut afterwards = match end {
             End::Exited(_) => view.compare(&cancel).ok(),
             End::TimedOut | End::Interrupted(_) => None,
         };
+        is_over.store(true, Ordering::Relaxed);
+        if cancel.load(Ordering::Relaxed) {
+            afterwards = None;
+        }
+        // A tool that fails changes nothing.
+        let is_altered = matches!(afterwards, Some(Afterwards::Altered { tree: Some(_), .. }));
+        if restore && is_altered && end != End::Exited(0) {
+            afterwards = Some(Afterwards::Same);
+        }
+        if restore
+            && end == End::Exited(0)
+            && let Some(Afterwards::Altered {
+                tree: Some(tree),
+                paths,
+                count,
+            }) = afterwards
+        {
+            return Ok(Looked::Changed(Box::new(Change {
+                generation,
+                view,
+                tree,
+                paths,
+                count,
+            })));
+        }
         drop(view);
         let verdict = record::verdict(end, limit, afterwards);
         let audit = self.record(Some(generation), verdict)?;
         self.desk.clear()?;
-        Ok(audit)
+        Ok(Looked::Done(Box::new(audit)))
     }
 
     fn tool(
@@ -169,7 +205,12 @@ impl Run<'_> {
         let argv = self.begun.argv;
         let (program, argv, home, path, directory, workspace) = match &self.confinement {
             Confinement::Sandbox(sandbox) => {
-                let (program, argv) = sandbox.command(view.workspace(), argv);
+                let access = if ways.restore {
+                    Access::Write
+                } else {
+                    Access::Read
+                };
+                let (program, argv) = sandbox.command(view.workspace(), access, argv);
                 let home = sandbox::home().to_owned();
                 let path = OsString::from(sandbox::PATH);
                 (program, argv, home, path, None, sandbox::WORKSPACE.into())
@@ -217,7 +258,7 @@ impl Run<'_> {
         }
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         generation: Option<AuditedGeneration>,
         verdict: Verdict,
@@ -226,6 +267,15 @@ impl Run<'_> {
         self.begun
             .record(&self.ledger, &self.session, generation, verdict, passed)
     }
+}
+
+/// Has a signal set `cancel`; once `is_over` is set it does what it does by itself.
+fn hear(cancel: &Arc<AtomicBool>, is_over: &Arc<AtomicBool>) -> std::io::Result<()> {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP].map(Signal::as_raw) {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(is_over))?;
+        signal_hook::flag::register(signal, Arc::clone(cancel))?;
+    }
+    Ok(())
 }
 
 /// The program of a tool without a sandbox; a path that begins in its copy is left to the start.

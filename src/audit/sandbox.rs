@@ -61,6 +61,15 @@ const ETC_NETWORK: [&str; 5] = [
     "/etc/protocols",
 ];
 
+/// What a tool may do with its view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Look at it.
+    Read,
+    /// Change it: what it makes of it is what is asked for.
+    Write,
+}
+
 /// A sandbox that was tried: it can be made here.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -158,10 +167,19 @@ impl Sandbox {
     }
 
     /// bubblewrap's whole command line for a tool that looks at `view`.
-    pub fn command(&self, view: &Path, argv: &[OsString]) -> (PathBuf, Vec<OsString>) {
+    pub fn command(
+        &self,
+        view: &Path,
+        access: Access,
+        argv: &[OsString],
+    ) -> (PathBuf, Vec<OsString>) {
         let mut all = self.arguments.clone();
         all.splice(0..0, [OsString::from("bwrap")]);
-        all.extend(["--bind".into(), view.as_os_str().to_owned()]);
+        let bind = match access {
+            Access::Read => "--ro-bind",
+            Access::Write => "--bind",
+        };
+        all.extend([bind.into(), view.as_os_str().to_owned()]);
         all.extend(
             [
                 WORKSPACE, "--chdir", WORKSPACE, "--", "/bin/sh", "-c", FIRST,

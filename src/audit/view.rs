@@ -1,8 +1,13 @@
 //! A tool's view of a generation: a private copy, proven before the tool sees it and read again
 //! when the tool has ended.
 
+use std::collections::HashSet;
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{Mode, OFlags};
 
 use super::changes::changes;
 use crate::mirror::durable;
@@ -10,8 +15,9 @@ use crate::mirror::plan::{self, plan};
 use crate::mirror::store::Store;
 use crate::report::Failure;
 use crate::tree::apply::{Apply, Modes};
-use crate::tree::directory::{Directory, TreeHash};
-use crate::tree::entry::Entry;
+use crate::tree::content::ContentId;
+use crate::tree::directory::Directory;
+use crate::tree::entry::{self, Entry};
 use crate::tree::limits::Limits;
 use crate::tree::path::RelPath;
 use crate::tree::root::Root;
@@ -20,6 +26,8 @@ use crate::tree::stamp::Stamps;
 
 /// Paths that are named; more are counted.
 const NAMED_MAX: usize = 100;
+/// Bytes read at once.
+const BUFFER: usize = 256 * 1024;
 
 /// The copy.
 #[derive(Debug)]
@@ -37,8 +45,8 @@ pub enum Afterwards {
     Same,
     /// It is not.
     Altered {
-        /// The hash of its tree; nothing when it cannot be read whole.
-        tree: Option<TreeHash>,
+        /// Its tree; nothing when it cannot be read whole.
+        tree: Option<Directory>,
         /// The first paths that differ.
         paths: Vec<RelPath>,
         /// How many differ.
@@ -94,6 +102,55 @@ impl View {
         &self.workspace
     }
 
+    /// The tree that it was made of, as far as it was copied.
+    pub const fn before(&self) -> &Directory {
+        &self.before
+    }
+
+    /// Takes the contents of `tree`, which the copy has now, into `store`.
+    ///
+    /// # Errors
+    /// When one is no longer what it was when the copy was read again, or the disk is full.
+    pub fn keep(&self, tree: &Directory, store: &Store) -> Result<(), Failure> {
+        let mut files: Vec<(RelPath, entry::File)> = Vec::new();
+        let mut seen: HashSet<ContentId> = HashSet::new();
+        tree.walk(&mut |path, entry| {
+            if let Entry::File(file) = entry
+                && seen.insert(file.content)
+            {
+                files.push((path.clone(), file.clone()));
+            }
+        });
+        for (path, file) in files {
+            let kept = self.keep_one(&path, &file, store);
+            kept.map_err(|error| {
+                let path = text(&path);
+                Failure::because(format!("{path} of the copy cannot be stored"), &error)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn keep_one(&self, path: &RelPath, file: &entry::File, store: &Store) -> io::Result<()> {
+        if store.has(&file.content).map_err(io::Error::other)? {
+            return Ok(());
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let opened = self.root.open_at(path, flags, Mode::empty())?;
+        let mut content = fs::File::from(opened).take(file.size);
+        // Bytes that are not of this hash and size are refused at the end.
+        let mut writer = store.writer(file.content, file.size);
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let count = content.read(&mut buffer)?;
+            match buffer.get(..count) {
+                Some(part) if !part.is_empty() => writer.take(part).map_err(io::Error::other)?,
+                Some(_) | None => break,
+            }
+        }
+        writer.finish().map_err(io::Error::other)
+    }
+
     /// Reads everything again, until `cancel` is set.
     ///
     /// # Errors
@@ -119,7 +176,7 @@ impl View {
             }
         }
         Ok(Afterwards::Altered {
-            tree: after.is_complete().then(|| after.tree.hash()),
+            tree: after.is_complete().then_some(after.tree),
             paths,
             count,
         })

@@ -1,5 +1,6 @@
 //! `labproxy audit`: a tool looks at what the agent made, and what came of it is kept.
 
+mod bring;
 mod compare;
 mod look;
 mod restore;

@@ -130,6 +130,7 @@ Examples:
   labproxy audit run -- pytest -q
   labproxy audit run --session ses_k3 --timeout 10m -- ./check.sh
   labproxy audit run --network -- pip-audit -r requirements.txt
+  labproxy audit run --restore -- black .
 
 The workspace is pulled into a generation, and the policy of [audit] judges it: links,
 special and setuid files, sizes, denied paths. The tool then looks at a private copy, in
@@ -137,9 +138,13 @@ a sandbox that has nothing of yours: no keys, no home, no network unless it is a
 for. Its copy is /workspace, also as LABPROXY_AUDIT_WORKSPACE; LABPROXY_AUDIT_TREE is the
 hash of what it looks at. Afterwards the copy is read again.
 
+With --restore the tool may change its copy. When it passes and the policy refuses
+nothing of what it made, that becomes the workspace here and on the host; what was changed
+at either end meanwhile stops it, by name, and is not overwritten.
+
 The exit status is the tool's own, 128 + N when signal N ended it; 123 when the policy
 refuses something, or the tool passed but altered its input; 124 when its time was over;
-125 when labproxy itself failed; 126 when the tool is not executable, 127 when it was not
+125 when labproxy itself failed, or a change could not be brought to both ends; 126 when the tool is not executable, 127 when it was not
 found.";
 
 pub(super) const AUDIT_LIST: &str = "\

@@ -180,6 +180,7 @@ fn push(args: &PushArgs, ctx: &Context, out: &mut Output) -> Result<Exit, Failur
         secrets: secret_paths(&args.allow_secret)?,
         dry_run: args.dry_run,
         canary: guard::canary(&target.around, &ctx.config()?)?,
+        expected: None,
     };
     let mut opened = target.open(&local, &args.exclude)?;
     args.engine.prepare(&mut opened, &target)?;

@@ -111,6 +111,39 @@ pub enum Verdict {
         /// How many there are.
         count: u64,
     },
+    /// The tool exited with 0, and what it made of its copy is the workspace's content now, here and
+    /// on the host.
+    Restored {
+        /// The generation that has what it made.
+        kept: u64,
+        /// The hash of that tree; the one before is the audited generation's.
+        tree: String,
+        /// The hash of the tree that was pushed: without what is excluded or held back.
+        pushed: String,
+        /// Some of the paths that the tool changed.
+        paths: Vec<String>,
+        /// How many it changed.
+        count: u64,
+    },
+    /// The tool exited with 0, and the policy refuses what it made of its copy: nothing was pushed.
+    ChangeRefused {
+        /// The hash of what it made.
+        tree: String,
+        /// The first findings.
+        findings: Vec<AuditFinding>,
+        /// How many there are.
+        count: u64,
+    },
+    /// The tool exited with 0, and what it made of its copy could not become the workspace's content.
+    NotRestored {
+        /// The generation that has what it made, when there is one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kept: Option<u64>,
+        /// The hash of what it made.
+        tree: String,
+        /// Why.
+        why: String,
+    },
     /// There is nothing to look at; the tool did not run.
     NotPulled {
         /// Why.
@@ -133,6 +166,9 @@ impl Verdict {
             Self::TimedOut { .. } => "timed out",
             Self::Interrupted { .. } => "interrupted",
             Self::Findings { .. } => "findings",
+            Self::Restored { .. } => "restored",
+            Self::ChangeRefused { .. } => "change refused",
+            Self::NotRestored { .. } => "not restored",
             Self::NotPulled { .. } => "not pulled",
             Self::NotRun { .. } => "not run",
         }

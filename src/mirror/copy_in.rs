@@ -76,7 +76,7 @@ impl Pair {
             force: options.force,
             secrets: options.secrets.clone(),
             dry_run: true,
-            canary: None,
+            ..PushOptions::default()
         };
         self.push(ends, &before)?;
         let (new, staging) = self.stage(brought)?;

@@ -45,6 +45,9 @@ pub struct PushOptions {
     pub dry_run: bool,
     /// What no file that is sent may hold.
     pub canary: Option<Canary>,
+    /// The only tree of the other end that may be overwritten, whatever else was agreed. A
+    /// generation has it.
+    pub expected: Option<Directory>,
 }
 
 /// What a push did, or would do.
@@ -177,7 +180,7 @@ impl Pair {
 
     /// Whether the other end is what both ends agreed on, or free, or already what it shall be, or on
     /// the way where a push of ours was cut off.
-    fn may_push(
+    pub(super) fn may_push(
         &mut self,
         ends: &mut Ends<'_>,
         wanted: &Directory,
@@ -189,6 +192,14 @@ impl Pair {
             None => Directory::empty(),
         };
         let now = far.plain();
+        if let Some(expected) = &options.expected {
+            let expected = self.without_excluded(expected).plain();
+            if now.hash() == expected.hash() || now.hash() == wanted.hash() {
+                return Ok(None);
+            }
+            let (paths, count) = differences(&expected, &now);
+            return Err(MirrorError::FarChanged { paths, count });
+        }
         if now.hash() == self.without_excluded(&last).hash() || now.hash() == wanted.hash() {
             return Ok(None);
         }

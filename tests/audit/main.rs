@@ -11,6 +11,7 @@
     reason = "test code"
 )]
 
+mod changes;
 mod history;
 mod policy;
 mod rig;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use labproxy::audit::desk::Desk;
 use labproxy::audit::policy::{Finding, Policy};
 use labproxy::audit::record::Begun;
-use labproxy::audit::run::{Confinement, Judged, Run, Ways};
+use labproxy::audit::run::{Confinement, Judged, Looked, Run, Ways};
 use labproxy::audit::sandbox::Sandbox;
 use labproxy::child::Trampoline;
 use labproxy::clock::{Clock as _, SharedClock, SystemClock};
@@ -36,6 +36,8 @@ pub(crate) struct How {
     pub(crate) sandboxed: bool,
     pub(crate) network: bool,
     pub(crate) limit: Duration,
+    /// Whether it may change its copy.
+    pub(crate) restore: bool,
 }
 
 impl Default for How {
@@ -44,6 +46,7 @@ impl Default for How {
             sandboxed: true,
             network: false,
             limit: Duration::from_mins(1),
+            restore: false,
         }
     }
 }
@@ -206,16 +209,52 @@ impl Rig {
             inherited: self.environment().all(),
             limit: how.limit,
             core: Some(0),
+            restore: how.restore,
         };
-        Ok(Done {
-            audit: run.look(copied, ways)?,
-            findings: Vec::new(),
-        })
+        let change = match run.look(copied, ways)? {
+            Looked::Done(audit) => {
+                return Ok(Done {
+                    audit: *audit,
+                    findings: Vec::new(),
+                });
+            }
+            Looked::Changed(change) => *change,
+        };
+        let findings = change.judge(&policy);
+        let audit = if findings.is_empty() && change.is_empty() {
+            run.unchanged(change)?
+        } else if findings.is_empty() {
+            let head = change.keep(&store, &run)?;
+            run.restored(change, &head, head.tree.to_string())?
+        } else {
+            run.refused(change, &findings)?
+        };
+        Ok(Done { audit, findings })
     }
 
     #[track_caller]
     pub(crate) fn audit(&self, argv: &[&str]) -> Done {
         self.try_audit(argv, How::default()).unwrap()
+    }
+
+    /// A script that may change its copy.
+    #[track_caller]
+    pub(crate) fn restoring(&self, script: &str) -> Done {
+        let how = How {
+            restore: true,
+            ..How::default()
+        };
+        self.try_audit(&["sh", "-c", script], how).unwrap()
+    }
+
+    /// A script without a sandbox, so that it can alter its copy.
+    #[track_caller]
+    pub(crate) fn bare(&self, script: &str) -> Done {
+        let how = How {
+            sandboxed: false,
+            ..How::default()
+        };
+        self.try_audit(&["sh", "-c", script], how).unwrap()
     }
 
     /// A script of the agent's shell, audited.

@@ -13,6 +13,7 @@
     reason = "test code, which shares the world of the session tests"
 )]
 
+mod changes;
 mod disks;
 mod looks;
 mod place;

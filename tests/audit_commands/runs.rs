@@ -77,8 +77,16 @@ fn every_end_has_its_status() {
     place.sh("exit 7", 7);
     assert_eq!(place.verdict(), "failed");
     place.sh("kill -9 $$", 137);
-    place.sh("echo x >> a.txt", 123);
+    let alters = ["sh", "-c", "echo x >> a.txt"];
+    let done = place.run(&["--no-sandbox"], &alters);
+    assert_eq!(done.code, Some(123), "{done:?}");
     assert_eq!(place.verdict(), "altered_input");
+    let done = place.run(&[], &alters);
+    assert_eq!(
+        done.code,
+        Some(2),
+        "the sandbox's copy is read-only: {done:?}"
+    );
     let done = place.run(&["--timeout", "500ms"], &["sleep", "61.5"]);
     assert_eq!(done.code, Some(124), "{done:?}");
     assert_eq!(place.verdict(), "timed_out");

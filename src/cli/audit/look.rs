@@ -6,7 +6,7 @@ use super::{LookArgs, audits_of};
 use crate::audit::history;
 use crate::cli::Context;
 use crate::escape::escape_line;
-use crate::ledger::{Audit, SandboxKind, Verdict};
+use crate::ledger::{Audit, AuditFinding, SandboxKind, Verdict};
 use crate::mirror::pair::Pair;
 use crate::report::{Exit, Failure, Output, counted};
 use crate::session::workspace::mirror::SessionMirror;
@@ -83,15 +83,46 @@ pub(super) fn show(
         let files = counted(generation.files, "file", "files");
         line("holds", &format!("{files}, {} bytes", generation.bytes))?;
     }
-    match &audit.verdict {
-        Verdict::Findings { findings, count } => {
-            for finding in findings {
-                line("finding", &format!("{}: {}", finding.path, finding.what))?;
+    show_verdict(&audit.verdict, &mut line)?;
+    Ok(Exit::SUCCESS)
+}
+
+/// Writes one line: what it is, and what it says.
+type Line<'a> = dyn FnMut(&str, &str) -> Result<(), Failure> + 'a;
+
+fn show_verdict(verdict: &Verdict, line: &mut Line<'_>) -> Result<(), Failure> {
+    match verdict {
+        Verdict::Findings { findings, count } => tell_findings(findings, *count, line)?,
+        Verdict::Restored {
+            kept,
+            tree,
+            pushed,
+            paths,
+            count,
+        } => {
+            line("tree after", tree)?;
+            line("kept as", &format!("generation {kept}"))?;
+            line("pushed", pushed)?;
+            for path in paths {
+                line("changed", path)?;
             }
-            let listed = u64::try_from(findings.len()).unwrap_or(u64::MAX);
-            if *count > listed {
-                line("", &format!("and {} more", count.saturating_sub(listed)))?;
+            tell_more(*count, paths.len(), line)?;
+        }
+        Verdict::ChangeRefused {
+            tree,
+            findings,
+            count,
+        } => {
+            line("tree after", tree)?;
+            line("pushed", "nothing")?;
+            tell_findings(findings, *count, line)?;
+        }
+        Verdict::NotRestored { kept, tree, why } => {
+            line("tree after", tree)?;
+            if let Some(kept) = kept {
+                line("kept as", &format!("generation {kept}"))?;
             }
+            line("because", why)?;
         }
         Verdict::AlteredInput { tree, paths, .. } => {
             line("tree after", tree.as_deref().unwrap_or("unknown"))?;
@@ -105,7 +136,27 @@ pub(super) fn show(
         | Verdict::TimedOut { .. }
         | Verdict::Interrupted { .. } => {}
     }
-    Ok(Exit::SUCCESS)
+    Ok(())
+}
+
+fn tell_findings(
+    findings: &[AuditFinding],
+    count: u64,
+    line: &mut Line<'_>,
+) -> Result<(), Failure> {
+    for finding in findings {
+        line("finding", &format!("{}: {}", finding.path, finding.what))?;
+    }
+    tell_more(count, findings.len(), line)
+}
+
+/// Says how many there are beyond those that are listed.
+fn tell_more(count: u64, listed: usize, line: &mut Line<'_>) -> Result<(), Failure> {
+    let more = count.saturating_sub(u64::try_from(listed).unwrap_or(u64::MAX));
+    if more == 0 {
+        return Ok(());
+    }
+    line("", &format!("and {more} more"))
 }
 
 /// Checks the ledger, and what the audits looked at.
@@ -159,12 +210,18 @@ fn verdict_text(verdict: &Verdict) -> String {
     let word = verdict.word();
     match verdict {
         Verdict::Failed { status } => format!("{word} ({status})"),
-        Verdict::AlteredInput { count, .. } | Verdict::Findings { count, .. } => {
+        Verdict::AlteredInput { count, .. }
+        | Verdict::Findings { count, .. }
+        | Verdict::ChangeRefused { count, .. }
+        | Verdict::Restored { count, .. } => {
             format!("{word} ({count})")
         }
         Verdict::TimedOut { limit_ms } => format!("{word} ({limit_ms} ms)"),
         Verdict::Interrupted { signal } => format!("{word} (signal {signal})"),
-        Verdict::Passed | Verdict::NotPulled { .. } | Verdict::NotRun { .. } => word.to_owned(),
+        Verdict::Passed
+        | Verdict::NotPulled { .. }
+        | Verdict::NotRestored { .. }
+        | Verdict::NotRun { .. } => word.to_owned(),
     }
 }
 

@@ -54,8 +54,8 @@ pub(super) fn run(args: &RestoreArgs, ctx: &Context, out: &mut Output) -> Result
         },
         force: true,
         secrets: secret_paths(&args.allow_secret)?,
-        dry_run: false,
         canary: guard::canary(&around, &config)?,
+        ..PushOptions::default()
     };
     let _desk = Desk::take(&paths, &session)?;
     let mut local = mirror.local()?;

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use clap::Args;
 
-use super::SessionArgs;
+use super::{SessionArgs, bring};
 use crate::audit::desk::Desk;
-use crate::audit::policy::Policy;
+use crate::audit::policy::{Finding, Policy};
 use crate::audit::record::{self, Begun};
-use crate::audit::run::{Confinement, Judged, Run, Ways, collect, program_of};
+use crate::audit::run::{Confinement, Judged, Looked, Run, Ways, collect, program_of};
 use crate::audit::sandbox::Sandbox;
 use crate::audit::view::text;
 use crate::child::Trampoline;
@@ -24,6 +24,7 @@ use crate::mirror::pull::PullOptions;
 use crate::mirror::stop::Stop;
 use crate::report::{self, Exit, Failure, counted};
 use crate::session::workspace::mirror::SessionMirror;
+use crate::session::workspace::plan::secret_paths;
 use crate::session::{books, inside};
 
 /// Options of `audit run`.
@@ -40,6 +41,13 @@ pub struct RunArgs {
     /// Run the tool with your own power over everything; the verdict says so
     #[arg(long, conflicts_with = "network")]
     no_sandbox: bool,
+    /// Let the tool change its copy; when it passes, what it made becomes the workspace's content,
+    /// here and on the host
+    #[arg(long)]
+    restore: bool,
+    /// Push PATH although its name says that it holds a secret (repeatable)
+    #[arg(long, value_name = "PATH", requires = "restore")]
+    allow_secret: Vec<OsString>,
     /// The tool and its arguments
     #[arg(last = true, required = true, value_name = "TOOL")]
     tool: Vec<OsString>,
@@ -56,6 +64,7 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit, Failure> {
     });
     let config = ctx.config_with(timeout.as_slice())?;
     let policy = Policy::of(&config.audit)?;
+    let secrets = secret_paths(&args.allow_secret)?;
     let session = args.session.find(ctx)?;
     let mut mirror = SessionMirror::of(&session, &paths)?;
     let confinement = confinement(args, ctx, &config)?;
@@ -79,10 +88,7 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit, Failure> {
     };
     let audit = match judge(&run, &mut mirror, &policy, ctx, &config)? {
         Judged::Refused { findings, audit } => {
-            for finding in &findings {
-                let line = format!("finding: {}: {}", text(&finding.path), finding.what);
-                report::tell(&format!("labproxy: {}\n", escape_line(line)));
-            }
+            tell_findings(&findings);
             *audit
         }
         Judged::Copied(copied) => {
@@ -91,12 +97,27 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit, Failure> {
                 inherited: ctx.environment().all(),
                 limit: config.audit.timeout.value,
                 core: ctx.before().core.current,
+                restore: args.restore,
             };
-            run.look(*copied, ways)?
+            match run.look(*copied, ways)? {
+                Looked::Done(audit) => *audit,
+                Looked::Changed(change) => {
+                    let with = (ctx, &config, &policy);
+                    bring::bring(&run, *change, &mut mirror, with, secrets)?
+                }
+            }
         }
     };
     report::tell(&format!("labproxy: {}\n", summary(&audit)));
     Ok(Exit(record::exit_status(&audit.verdict)))
+}
+
+/// Lists what the policy refuses.
+pub(super) fn tell_findings(findings: &[Finding]) {
+    for finding in findings {
+        let line = format!("finding: {}: {}", text(&finding.path), finding.what);
+        report::tell(&format!("labproxy: {}\n", escape_line(line)));
+    }
 }
 
 /// What keeps the tool in, with the tool found in it.
@@ -163,7 +184,27 @@ fn judge(
 /// One line about an audit.
 fn summary(audit: &Audit) -> String {
     let mut line = format!("audit {}: {}", audit.number, audit.verdict.word());
-    let more = match &audit.verdict {
+    let more = details(&audit.verdict);
+    line.push_str(&more);
+    if let Some(generation) = &audit.generation {
+        let tree: String = generation.tree.chars().take(12).collect();
+        // Writing to a string cannot fail.
+        let _written = write!(
+            line,
+            "; generation {}, tree {tree}, {}",
+            generation.generation,
+            counted(generation.files, "file", "files"),
+        );
+    }
+    if audit.sandbox == SandboxKind::None {
+        line.push_str("; NO SANDBOX");
+    }
+    escape_line(line)
+}
+
+/// What a verdict says beside its word.
+fn details(verdict: &Verdict) -> String {
+    match verdict {
         Verdict::Failed { status } => format!(" (exit status {status})"),
         Verdict::AlteredInput {
             status,
@@ -184,24 +225,22 @@ fn summary(audit: &Audit) -> String {
                 counted(*count, "finding", "findings")
             )
         }
+        Verdict::Restored {
+            kept, tree, count, ..
+        } => {
+            let tree: String = tree.chars().take(12).collect();
+            let changed = counted(*count, "path", "paths");
+            format!(" ({changed} changed, here and on the host: generation {kept}, tree {tree})")
+        }
+        Verdict::ChangeRefused { count, .. } => {
+            let found = counted(*count, "finding", "findings");
+            format!(" ({found} in what the tool made; nothing is changed)")
+        }
         Verdict::TimedOut { limit_ms } => format!(" (after {limit_ms} ms)"),
         Verdict::Interrupted { signal } => format!(" (signal {signal})"),
-        Verdict::NotPulled { why } | Verdict::NotRun { why } => format!(" ({why})"),
+        Verdict::NotPulled { why } | Verdict::NotRun { why } | Verdict::NotRestored { why, .. } => {
+            format!(" ({why})")
+        }
         Verdict::Passed => String::new(),
-    };
-    line.push_str(&more);
-    if let Some(generation) = &audit.generation {
-        let tree: String = generation.tree.chars().take(12).collect();
-        // Writing to a string cannot fail.
-        let _written = write!(
-            line,
-            "; generation {}, tree {tree}, {}",
-            generation.generation,
-            counted(generation.files, "file", "files"),
-        );
     }
-    if audit.sandbox == SandboxKind::None {
-        line.push_str("; NO SANDBOX");
-    }
-    escape_line(line)
 }

@@ -67,6 +67,7 @@ pub(super) fn run(args: &CopyInArgs, ctx: &Context, out: &mut Output) -> Result<
         secrets: secret_paths(&args.allow_secret)?,
         dry_run: args.dry_run,
         canary: guard::canary(&target.around, &ctx.config()?)?,
+        expected: None,
     };
     let mut opened = target.open(&local, &[])?;
     let line = line(&target);
