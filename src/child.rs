@@ -24,10 +24,12 @@ use rustix::process::Signal;
 /// The hidden command that becomes the program.
 pub const EXEC_COMMAND: &str = "__exec";
 /// Where the program stands among its arguments.
-pub const PROGRAM_AT: usize = 3;
+pub const PROGRAM_AT: usize = 4;
 /// How a limit that does not exist, and one that is left as it is, are written there.
 const UNLIMITED: &str = "unlimited";
 const KEPT: &str = "kept";
+/// Processor time between the signal of its limit and the end.
+pub const CPU_GRACE_SECONDS: u64 = 5;
 /// How the two kinds of session are written there.
 const OWN_SESSION: &str = "own";
 const OUR_SESSION: &str = "ours";
@@ -110,6 +112,27 @@ pub enum CoreLimit {
     Soft(Option<u64>),
 }
 
+/// What each process of a child may use; nothing is without limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Memory that it can write to and shares with nobody, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Time of processors.
+    pub cpu_seconds: Option<u64>,
+    /// Longest file that it writes, bytes.
+    pub write_bytes: Option<u64>,
+}
+
+impl ProcessLimits {
+    /// As the trampoline is told them.
+    fn word(self) -> String {
+        let part = |limit: Option<u64>| limit.map_or_else(|| KEPT.to_owned(), |it| it.to_string());
+        [self.memory_bytes, self.cpu_seconds, self.write_bytes]
+            .map(part)
+            .join(",")
+    }
+}
+
 /// The program that has the trampoline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trampoline(PathBuf);
@@ -148,6 +171,8 @@ pub struct ChildCommand<'a> {
     pub session: ChildSession,
     /// Its limit of core dumps.
     pub core: CoreLimit,
+    /// What each of its processes may use.
+    pub limits: ProcessLimits,
 }
 
 impl ChildCommand<'_> {
@@ -173,6 +198,7 @@ impl ChildCommand<'_> {
                 ChildSession::Ours => OUR_SESSION,
                 ChildSession::Own => OWN_SESSION,
             })
+            .arg(self.limits.word())
             .arg(self.program)
             .args(self.argv)
             .env_clear()
@@ -247,10 +273,10 @@ fn thread_for_life() -> io::Result<mpsc::Sender<Job>> {
 /// The trampoline: binds this process's life to its parent's, then becomes the program. Returns
 /// only when it cannot, with the exit status and what to tell.
 ///
-/// `arguments` are the parent's pid, the limit of core dumps, whose session, the program's file and
-/// its argv.
+/// `arguments` are the parent's pid, the limit of core dumps, whose session, what each process may use,
+/// the program's file and its argv.
 pub fn become_program(arguments: &[OsString]) -> (u8, String) {
-    let [parent, core, session, program, argv @ ..] = arguments else {
+    let [parent, core, session, limits, program, argv @ ..] = arguments else {
         return (125, "the trampoline got no program".to_owned());
     };
     let Some((argv0, rest)) = argv.split_first() else {
@@ -277,6 +303,9 @@ pub fn become_program(arguments: &[OsString]) -> (u8, String) {
     if core != KEPT {
         restore_core_limit(core);
     }
+    if let Err(why) = set_limits(limits) {
+        return (125, why);
+    }
     let error = Command::new(program).arg0(argv0).args(rest).exec();
     let status = if error.kind() == io::ErrorKind::NotFound {
         127
@@ -284,6 +313,39 @@ pub fn become_program(arguments: &[OsString]) -> (u8, String) {
         126
     };
     (status, error.to_string())
+}
+
+/// Sets what each process may use, for what cannot raise it again.
+fn set_limits(word: &OsStr) -> Result<(), String> {
+    use rustix::process::Resource;
+    let words = word.to_str().unwrap_or_default().split(',');
+    let resources = [
+        ("memory", Resource::Data),
+        ("processor time", Resource::Cpu),
+        ("the length of files", Resource::Fsize),
+    ];
+    for ((what, resource), word) in resources.into_iter().zip(words) {
+        if word == KEPT {
+            continue;
+        }
+        let wanted: u64 = word
+            .parse()
+            .map_err(|_| format!("no limit of {what}: '{word}' is no number"))?;
+        let before = rustix::process::getrlimit(resource);
+        let lower = |wanted: u64| before.maximum.map_or(wanted, |most| most.min(wanted));
+        let hard = match resource {
+            // First the signal that says why, then the end.
+            Resource::Cpu => wanted.saturating_add(CPU_GRACE_SECONDS),
+            _ => wanted,
+        };
+        let limit = rustix::process::Rlimit {
+            current: Some(lower(wanted)),
+            maximum: Some(lower(hard)),
+        };
+        rustix::process::setrlimit(resource, limit)
+            .map_err(|error| format!("no limit of {what}: {error}"))?;
+    }
+    Ok(())
 }
 
 /// Gives the program the soft limit that labproxy had before it lowered its own.

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::limits::{self, Limits};
 use super::policy::Finding;
 use super::tool::End;
 use super::view::{Afterwards, text};
+use crate::config::ToolName;
 use crate::escape::escape_capped;
 use crate::id::SessionId;
 use crate::ledger::{
@@ -28,12 +30,16 @@ pub const FINDINGS_MAX: usize = 200;
 /// What is known of an audit before its verdict.
 #[derive(Debug)]
 pub struct Begun<'a> {
+    /// The name that it has in the configuration, when it is run by that.
+    pub named: Option<&'a ToolName>,
     /// The tool's argv.
     pub argv: &'a [OsString],
     /// What keeps the tool in.
     pub sandbox: SandboxKind,
     /// Whether it has the network.
     pub network: bool,
+    /// What it may use.
+    pub limits: &'a Limits,
     /// When it began.
     pub began: Timestamp,
 }
@@ -57,10 +63,13 @@ impl Begun<'_> {
         let audit = Audit {
             number: next_number(ledger, session)?,
             generation,
+            named: self.named.map(ToString::to_string),
             tool: self.argv.iter().take(ARGUMENTS_MAX).map(shown).collect(),
             tool_more: u64::try_from(more).unwrap_or(u64::MAX),
             sandbox: self.sandbox,
             network: self.network,
+            ended_by: limits::ended_by(&verdict, &self.limits.recorded).map(ToOwned::to_owned),
+            limits: Some(self.limits.recorded.clone()),
             verdict,
             began: self.began,
             duration_ms: u64::try_from(passed.as_millis()).unwrap_or(u64::MAX),

@@ -242,6 +242,7 @@ impl Run<'_> {
             directory,
             limit: ways.limit,
             core: ways.core,
+            limits: self.begun.limits.of_process(),
         })
     }
 

@@ -14,9 +14,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::child::{self, ChildCommand, ChildSession, CoreLimit, Trampoline};
+use crate::child::{self, ChildCommand, ChildSession, CoreLimit, ProcessLimits, Trampoline};
 use crate::config::{Config, CredentialChoice, CredentialReference, Paths};
 use crate::escape::escape_capped;
+use crate::ledger::ToolLimits;
 use crate::report::{Failure, FailureKind};
 
 /// Where a sandboxed tool finds its view.
@@ -78,6 +79,10 @@ pub struct Sandbox {
     arguments: Vec<OsString>,
     /// What a tool may read, in which its program must lie.
     visible: Vec<PathBuf>,
+    /// Processes and threads at once.
+    processes: Option<u64>,
+    /// Whether nothing but its own directories can be written to.
+    is_closed: bool,
 }
 
 impl Sandbox {
@@ -89,6 +94,7 @@ impl Sandbox {
         trampoline: &Trampoline,
         path: Option<&OsStr>,
         network: bool,
+        limits: &ToolLimits,
         paths: &Paths,
         config: &Config,
     ) -> Result<Self, Failure> {
@@ -99,6 +105,7 @@ impl Sandbox {
         })?;
         let mut visible = vec![PathBuf::from("/usr")];
         let mut arguments = namespaces(network);
+        arguments.extend(own_directories(limits.tmp_bytes));
         let mut add = |words: &[&OsStr]| arguments.extend(words.iter().map(OsString::from));
         add(&["--ro-bind".as_ref(), "/usr".as_ref(), "/usr".as_ref()]);
         for directory in PROGRAMS.map(Path::new) {
@@ -129,6 +136,8 @@ impl Sandbox {
             program,
             arguments,
             visible,
+            processes: limits.processes,
+            is_closed: limits.tmp_bytes.is_some(),
         };
         sandbox.try_out(trampoline)?;
         Ok(sandbox)
@@ -180,27 +189,41 @@ impl Sandbox {
             Access::Write => "--bind",
         };
         all.extend([bind.into(), view.as_os_str().to_owned()]);
-        all.extend(
-            [
-                WORKSPACE, "--chdir", WORKSPACE, "--", "/bin/sh", "-c", FIRST,
-            ]
-            .map(Into::into),
-        );
+        all.extend([WORKSPACE, "--chdir", WORKSPACE].map(Into::into));
+        all.extend(self.closing());
+        let first = format!("{}{FIRST}", self.counted());
+        all.extend(["--", "/bin/sh", "-c", &first].map(Into::into));
         all.extend(argv.iter().cloned());
         (self.program.clone(), all)
+    }
+
+    /// What the first process says to have the kernel count the others; shells differ in the option.
+    fn counted(&self) -> String {
+        let line = |most| format!("ulimit -u {most} 2>/dev/null || ulimit -p {most} || exit 125; ");
+        self.processes.map(line).unwrap_or_default()
+    }
+
+    /// Closes what would be a directory in memory without a limit.
+    fn closing(&self) -> impl Iterator<Item = OsString> {
+        let closed = ["--remount-ro", "/dev", "--remount-ro", "/"];
+        let closed = closed.into_iter().filter(|_| self.is_closed);
+        closed.map(OsString::from)
     }
 
     /// Makes the sandbox once with nothing in it: whatever fails later is the tool's.
     fn try_out(&self, trampoline: &Trampoline) -> Result<(), Failure> {
         let mut argv = vec![OsString::from("bwrap")];
         argv.extend(self.arguments.iter().cloned());
-        argv.extend(["--", "/bin/sh", "-c", ":"].map(Into::into));
+        argv.extend(self.closing());
+        let first = format!("{}:", self.counted());
+        argv.extend(["--", "/bin/sh", "-c", &first].map(Into::into));
         let mut command = ChildCommand {
             trampoline,
             program: &self.program,
             argv: &argv,
             session: ChildSession::Own,
             core: CoreLimit::Kept,
+            limits: ProcessLimits::default(),
         }
         .prepare([]);
         command
@@ -243,12 +266,20 @@ fn namespaces(network: bool) -> Vec<OsString> {
         "/proc",
         "--dev",
         "/dev",
-        "--tmpfs",
-        "/tmp",
-        "--dir",
-        HOME,
     ]);
     arguments.into_iter().map(Into::into).collect()
+}
+
+/// What a tool may write to beside its view, in memory.
+fn own_directories(bytes: Option<u64>) -> Vec<OsString> {
+    let Some(bytes) = bytes else {
+        return ["--tmpfs", "/tmp", "--dir", HOME].map(Into::into).into();
+    };
+    let bytes = bytes.to_string();
+    let own = ["/tmp", HOME, "/dev/shm"];
+    own.iter()
+        .flat_map(|directory| ["--size", &bytes, "--tmpfs", directory].map(OsString::from))
+        .collect()
 }
 
 /// A tool's environment: nothing of the user's but his language and what the terminal is.

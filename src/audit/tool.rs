@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
-use crate::child::{self, ChildCommand, ChildSession, CoreLimit, Trampoline};
+use crate::child::{self, ChildCommand, ChildSession, CoreLimit, ProcessLimits, Trampoline};
 use crate::processes;
 
 /// How long a tool that was killed may take to be gone.
@@ -33,6 +33,8 @@ pub struct Tool {
     pub limit: Duration,
     /// Its limit of core dumps, bytes; nothing is without limit.
     pub core: Option<u64>,
+    /// What each of its processes may use.
+    pub limits: ProcessLimits,
 }
 
 /// How a tool ended.
@@ -113,6 +115,7 @@ impl Tool {
             argv: &self.argv,
             session: ChildSession::Own,
             core: CoreLimit::Soft(self.core),
+            limits: self.limits,
         }
         .prepare(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &self.directory {

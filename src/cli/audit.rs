@@ -3,6 +3,7 @@
 mod bring;
 mod compare;
 mod look;
+mod order;
 mod restore;
 mod run;
 
@@ -23,6 +24,13 @@ pub enum AuditCommand {
     /// Pull, judge what came, and let a sandboxed tool look at a copy of exactly that
     #[command(after_long_help = examples::AUDIT_RUN)]
     Run(run::RunArgs),
+    /// List the tools that the configuration names
+    #[command(after_long_help = examples::AUDIT_TOOLS)]
+    Tools {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List the audits of a session
     #[command(after_long_help = examples::AUDIT_LIST)]
     List(LookArgs),
@@ -83,6 +91,7 @@ pub struct SessionArgs {
 pub fn run(command: AuditCommand, ctx: &Context, out: &mut Output) -> Result<Exit, Failure> {
     match command {
         AuditCommand::Run(args) => run::run(&args, ctx),
+        AuditCommand::Tools { json } => order::tools(json, ctx, out),
         AuditCommand::List(args) => look::list(&args, ctx, out),
         AuditCommand::Show { number, look } => look::show(number, &look, ctx, out),
         AuditCommand::Diff { old, new, look } => compare::diff((old, new), &look, ctx, out),

@@ -131,6 +131,7 @@ Examples:
   labproxy audit run --session ses_k3 --timeout 10m -- ./check.sh
   labproxy audit run --network -- pip-audit -r requirements.txt
   labproxy audit run --restore -- black .
+  labproxy audit run tests
 
 The workspace is pulled into a generation, and the policy of [audit] judges it: links,
 special and setuid files, sizes, denied paths. The tool then looks at a private copy, in
@@ -146,6 +147,19 @@ The exit status is the tool's own, 128 + N when signal N ended it; 123 when the 
 refuses something, or the tool passed but altered its input; 124 when its time was over;
 125 when labproxy itself failed, or a change could not be brought to both ends; 126 when the tool is not executable, 127 when it was not
 found.";
+
+pub(super) const AUDIT_TOOLS: &str = "\
+Examples:
+  labproxy audit tools
+  labproxy audit tools --json
+
+The tools of the configuration, each run by its name: labproxy audit run NAME. One is
+
+  [audit.tool.format]
+  command = [\"black\", \".\"]
+  push = true        # what it changes becomes the work, here and on the host
+
+and it may have pull (look at the host's work first: true), network and timeout.";
 
 pub(super) const AUDIT_LIST: &str = "\
 Examples:

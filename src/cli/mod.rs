@@ -171,7 +171,7 @@ pub fn tip(error: &clap::Error) -> Option<String> {
     let usage = of(ContextKind::Usage)?;
     let what = if usage.contains("[-- <AGENT>...]") {
         "agent"
-    } else if usage.contains("-- <TOOL>...") {
+    } else if usage.contains("<TOOL>...") {
         "tool"
     } else {
         return None;

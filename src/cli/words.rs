@@ -18,7 +18,7 @@ const RUN_PROGRAMS: [&str; 2] = ["session", "audit"];
 pub fn job_of(arguments: &[OsString]) -> Job {
     let mut words = arguments.iter().skip(1);
     let before: Vec<&OsString> = words.by_ref().take_while(|word| *word != "--").collect();
-    let has_program = words.next().is_some();
+    let has_program = words.next().is_some() || names_tool(&before);
     let command = command_word(&before);
     let known = |name: &str| Cli::command().find_subcommand(name).is_some() || name == "help";
     let runs_none = command.is_some_and(|name| !RUN_PROGRAMS.contains(&name) && known(name));
@@ -27,6 +27,25 @@ pub fn job_of(arguments: &[OsString]) -> Job {
     } else {
         Job::Own
     }
+}
+
+/// Whether it is an `audit run` of a tool that has a name.
+fn names_tool(words: &[&OsString]) -> bool {
+    let mut words = words.iter().filter_map(|word| word.to_str());
+    if !words.any(|word| word == "audit") || words.next() != Some("run") {
+        return false;
+    }
+    while let Some(word) = words.next() {
+        match word {
+            // Their values are the next word.
+            "--session" | "--timeout" | "--allow-secret" | "--config" | "--log-format" => {
+                words.next();
+            }
+            option if option.starts_with('-') => {}
+            _ => return true,
+        }
+    }
+    false
 }
 
 /// The first word that is no option of every command.
@@ -63,6 +82,10 @@ mod tests {
             ),
             ("session start --receipt ledger -- claude", Job::Program),
             ("audit run --session x -- pytest -q", Job::Program),
+            ("audit run --timeout 5m tests", Job::Program),
+            ("--config x audit run tests", Job::Program),
+            ("audit run --session x", Job::Own),
+            ("audit show run", Job::Own),
             ("audit run", Job::Own),
             ("session start", Job::Own),
             ("session start --", Job::Own),

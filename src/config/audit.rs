@@ -1,11 +1,13 @@
 //! `[audit]`: what an audited tree may hold, and what its tool may see.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::source::Sourced;
+use super::tool::{AuditTool, ToolName};
 use super::value::{Fault, Place, Read, Written, resolve_path, strings};
 
 /// Which symlinks an audited tree may hold.
@@ -51,10 +53,24 @@ pub struct AuditConfig {
     pub timeout: Sourced<Duration>,
     /// Directories and files of this machine that a sandboxed tool may read too.
     pub read: Sourced<Vec<PathBuf>>,
+    /// Memory that each process of a tool may write to, bytes. None by default: sanitizers map
+    /// terabytes that they do not use.
+    pub max_memory_bytes: Option<Sourced<u64>>,
+    /// Processor time of each process of a tool, in whole seconds.
+    pub max_cpu: Option<Sourced<Duration>>,
+    /// Longest file that a tool may write, bytes.
+    pub max_write_bytes: Sourced<u64>,
+    /// Processes and threads of a tool at once.
+    pub max_processes: Sourced<u64>,
+    /// What a tool may keep in each of its own directories, bytes. Without it half of the machine's
+    /// memory, which is the kernel's own limit.
+    pub max_tmp_bytes: Option<Sourced<u64>>,
     /// How long older generations are kept.
     pub keep_age: Sourced<Duration>,
     /// Up to how many bytes of contents they are kept.
     pub keep_bytes: Sourced<u64>,
+    /// `[audit.tool.NAME]`: tools that have a name.
+    pub tools: BTreeMap<ToolName, Sourced<AuditTool>>,
 }
 
 impl Written<'_> {

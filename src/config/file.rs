@@ -12,7 +12,8 @@ use super::Problem;
 use super::host::{HostKey, HostName};
 use super::key::{Key, did_you_mean};
 use super::layer::Layer;
-use super::source::Source;
+use super::source::{Source, Sourced};
+use super::tool::{AuditTool, TOOLS, ToolName};
 use super::value::{Fault, Place, Written};
 use crate::plain_file::{self, Links, PlainFileError};
 
@@ -185,6 +186,8 @@ impl Walk<'_> {
             let inner = format!("{path}.");
             if path == HOSTS {
                 self.hosts(value);
+            } else if path == TOOLS {
+                self.tools(value);
             } else if let Some(key) = Key::of_name(&path) {
                 self.setting(key, value);
             } else if !Key::ALL.iter().any(|key| key.name().starts_with(&inner)) {
@@ -248,6 +251,36 @@ impl Walk<'_> {
         }
     }
 
+    /// `[audit.tool.NAME]`: a table of tables, whose names the user chooses.
+    fn tools(&mut self, value: &Spanned<DeValue<'_>>) {
+        let Some(tools) = value.get_ref().as_table() else {
+            let what = format!("{TOOLS}: expected tables [{TOOLS}.NAME]");
+            self.problem(value.span(), what);
+            return;
+        };
+        for (name, value) in tools {
+            let tool = match name.get_ref().parse::<ToolName>() {
+                Ok(tool) => tool,
+                Err(error) => {
+                    let what = format!("{TOOLS}.'{}': {error}", name.get_ref());
+                    self.problem(name.span(), what);
+                    continue;
+                }
+            };
+            if value.get_ref().as_table().is_none() {
+                let what = format!("{TOOLS}.{tool}: expected a table [{TOOLS}.NAME]");
+                self.problem(value.span(), what);
+                continue;
+            }
+            let source = (self.source_of)(self.file, name.span());
+            let read = AuditTool::of(value).map(|read| {
+                let read = Sourced::new(read, source);
+                self.layer.tools.insert(tool.clone(), read);
+            });
+            self.faults(tool.setting(), value, read);
+        }
+    }
+
     fn faults(
         &mut self,
         key: impl Display,
@@ -273,6 +306,11 @@ fn unknown(prefix: &str, name: &str) -> String {
     if prefix.is_empty() {
         once.push(HOSTS);
     }
+    once.extend(
+        TOOLS
+            .strip_prefix(prefix)
+            .filter(|rest| !rest.contains('.')),
+    );
     let what = if prefix.is_empty() { "section" } else { "key" };
     format!(
         "unknown {what} '{prefix}{name}'{}",

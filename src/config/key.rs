@@ -89,6 +89,16 @@ keys! {
     AuditTimeout = "audit.timeout",
     /// What of this machine a sandboxed tool may read too.
     AuditRead = "audit.read",
+    /// Memory of each process of a tool.
+    AuditMaxMemoryBytes = "audit.max_memory_bytes",
+    /// Processor time of each process of a tool.
+    AuditMaxCpu = "audit.max_cpu",
+    /// Longest file that a tool may write.
+    AuditMaxWriteBytes = "audit.max_write_bytes",
+    /// Processes of a tool at once.
+    AuditMaxProcesses = "audit.max_processes",
+    /// What a tool may keep in its own directories.
+    AuditMaxTmpBytes = "audit.max_tmp_bytes",
     /// How long older generations are kept.
     AuditKeepAge = "audit.keep_age",
     /// Up to how many bytes older generations are kept.

@@ -9,6 +9,7 @@ use super::credential::{CredentialReference, Origin};
 use super::host::{HostKey, HostName};
 use super::key::Key;
 use super::source::{Source, Sourced};
+use super::tool::{AuditTool, ToolName};
 use super::value::{Fault, Place, Written};
 use crate::cap::OnCap;
 use crate::money::PicoUsd;
@@ -46,6 +47,8 @@ pub struct Layer {
     pub agent: AgentLayer,
     /// `[audit]`.
     pub audit: AuditLayer,
+    /// `[audit.tool.NAME]`, by name.
+    pub tools: BTreeMap<ToolName, Sourced<AuditTool>>,
     /// `[host.NAME]`, by name.
     pub hosts: BTreeMap<HostName, HostLayer>,
 }
@@ -133,6 +136,11 @@ section!(
         deny: Vec<String>,
         timeout: Duration,
         read: Vec<PathBuf>,
+        max_memory_bytes: u64,
+        max_cpu: Duration,
+        max_write_bytes: u64,
+        max_processes: u64,
+        max_tmp_bytes: u64,
         keep_age: Duration,
         keep_bytes: u64,
     }
@@ -163,6 +171,10 @@ pub struct MirrorLayer {
 }
 
 impl MirrorLayer {
+    fn add(&mut self, patterns: Vec<String>, source: Source) {
+        self.exclude.push(Sourced::new(patterns, source));
+    }
+
     /// This section and then what `upper` adds.
     fn under(mut self, upper: Self) -> Self {
         let Self { mut exclude } = upper;
@@ -209,6 +221,7 @@ impl Layer {
             mirror,
             agent,
             audit,
+            tools: _,
             hosts: _,
         } = self;
         match key {
@@ -217,11 +230,8 @@ impl Layer {
             Key::SessionLease => put(&mut session.lease, written.duration()?, source),
             Key::SessionWait => put(&mut session.wait, written.duration()?, source),
             Key::SessionOnClientGone => {
-                put(
-                    &mut session.on_client_gone,
-                    written.on_client_gone()?,
-                    source,
-                );
+                let gone = written.on_client_gone()?;
+                put(&mut session.on_client_gone, gone, source);
             }
             Key::SessionPassEnv => put(&mut session.pass_env, written.names()?, source),
             Key::LimitsDailyUsd => put(&mut limits.daily_usd, written.usd()?, source),
@@ -247,10 +257,7 @@ impl Layer {
             Key::GateRemoteContent => put(&mut gate.remote_content, written.flag()?, source),
             Key::GateKnownUsage => put(&mut gate.known_usage, written.names()?, source),
             Key::GateStrictBound => put(&mut gate.strict_bound, written.flag()?, source),
-            Key::MirrorExclude => {
-                let patterns = written.patterns()?;
-                mirror.exclude.push(Sourced::new(patterns, source));
-            }
+            Key::MirrorExclude => mirror.add(written.patterns()?, source),
             Key::AgentBinary => put(&mut agent.binary, written.binary(place)?, source),
             Key::AuditSymlinks => put(&mut audit.symlinks, written.link_rule()?, source),
             Key::AuditSpecial => put(&mut audit.special, written.odd_rule()?, source),
@@ -261,6 +268,11 @@ impl Layer {
             Key::AuditDeny => put(&mut audit.deny, written.names()?, source),
             Key::AuditTimeout => put(&mut audit.timeout, written.duration()?, source),
             Key::AuditRead => put(&mut audit.read, written.paths(place)?, source),
+            Key::AuditMaxMemoryBytes => put(&mut audit.max_memory_bytes, written.size()?, source),
+            Key::AuditMaxCpu => put(&mut audit.max_cpu, written.duration()?, source),
+            Key::AuditMaxWriteBytes => put(&mut audit.max_write_bytes, written.size()?, source),
+            Key::AuditMaxProcesses => put(&mut audit.max_processes, written.size()?, source),
+            Key::AuditMaxTmpBytes => put(&mut audit.max_tmp_bytes, written.size()?, source),
             Key::AuditKeepAge => put(&mut audit.keep_age, written.duration()?, source),
             Key::AuditKeepBytes => put(&mut audit.keep_bytes, written.size()?, source),
         }
@@ -294,8 +306,10 @@ impl Layer {
             mirror,
             agent,
             audit,
+            tools,
             hosts,
         } = upper;
+        self.tools.extend(tools);
         for (name, host) in hosts {
             let lower = self.hosts.remove(&name).unwrap_or_default();
             self.hosts.insert(name, lower.under(host));
@@ -309,6 +323,7 @@ impl Layer {
             mirror: self.mirror.under(mirror),
             agent: self.agent.under(agent),
             audit: self.audit.under(audit),
+            tools: self.tools,
             hosts: self.hosts,
         }
     }

@@ -19,6 +19,7 @@ pub mod resolve;
 pub mod show;
 pub mod source;
 pub mod tighten;
+pub mod tool;
 pub mod trust;
 mod url;
 pub mod value;
@@ -41,6 +42,7 @@ pub use load::{Flag, Layers, load};
 pub use paths::Paths;
 pub use problem::Problem;
 pub use source::{Source, Sourced};
+pub use tool::{AuditTool, ToolName};
 
 /// Everything that was configured, resolved, each value with where it came from.
 #[derive(Clone, Debug)]

@@ -1,5 +1,7 @@
 //! The folded layers as one [`Config`]: every value there, the credential judged.
 
+use std::collections::BTreeMap;
+
 use super::credential::{CredentialChoice, Origin};
 use super::host;
 use super::key::Key;
@@ -9,8 +11,8 @@ use super::layer::{
 };
 use super::source::{Source, Sourced};
 use super::{
-    AgentConfig, AuditConfig, Config, GateConfig, LimitsConfig, MirrorConfig, PricingConfig,
-    Problem, SessionConfig, UpstreamConfig,
+    AgentConfig, AuditConfig, AuditTool, Config, GateConfig, LimitsConfig, MirrorConfig,
+    PricingConfig, Problem, SessionConfig, ToolName, UpstreamConfig,
 };
 
 /// Makes the configuration of the folded layers; `None` when a value is missing, which is then
@@ -25,6 +27,7 @@ pub fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
         mirror,
         agent,
         audit,
+        tools,
         hosts,
     } = folded;
     let LimitsLayer {
@@ -52,7 +55,7 @@ pub fn resolve(folded: Layer, problems: &mut Vec<Problem>) -> Option<Config> {
         agent: AgentConfig {
             binary: need.set(Key::AgentBinary, binary)?,
         },
-        audit: need.audit(audit)?,
+        audit: need.audit(audit, tools)?,
         hosts,
     })
 }
@@ -133,7 +136,11 @@ impl Need<'_> {
         })
     }
 
-    fn audit(&mut self, folded: AuditLayer) -> Option<AuditConfig> {
+    fn audit(
+        &mut self,
+        folded: AuditLayer,
+        tools: BTreeMap<ToolName, Sourced<AuditTool>>,
+    ) -> Option<AuditConfig> {
         let AuditLayer {
             symlinks,
             special,
@@ -144,6 +151,11 @@ impl Need<'_> {
             deny,
             timeout,
             read,
+            max_memory_bytes,
+            max_cpu,
+            max_write_bytes,
+            max_processes,
+            max_tmp_bytes,
             keep_age,
             keep_bytes,
         } = folded;
@@ -157,8 +169,14 @@ impl Need<'_> {
             deny: self.set(Key::AuditDeny, deny)?,
             timeout: self.set(Key::AuditTimeout, timeout)?,
             read: self.set(Key::AuditRead, read)?,
+            max_memory_bytes,
+            max_cpu,
+            max_write_bytes: self.set(Key::AuditMaxWriteBytes, max_write_bytes)?,
+            max_processes: self.set(Key::AuditMaxProcesses, max_processes)?,
+            max_tmp_bytes,
             keep_age: self.set(Key::AuditKeepAge, keep_age)?,
             keep_bytes: self.set(Key::AuditKeepBytes, keep_bytes)?,
+            tools,
         })
     }
 }

@@ -12,7 +12,7 @@ use super::host::{HostConfig, HostKey, HostName};
 use super::key::Key;
 use super::source::{Source, Sourced};
 use super::{
-    AgentConfig, AuditConfig, Config, CredentialChoice, CredentialReference, GateConfig,
+    AgentConfig, AuditConfig, AuditTool, Config, CredentialChoice, CredentialReference, GateConfig,
     LimitsConfig, MirrorConfig, PricingConfig, SessionConfig, UpstreamConfig,
 };
 use crate::money::PicoUsd;
@@ -194,8 +194,14 @@ fn add_audit(list: &mut Vec<Entry>, audit: &AuditConfig) {
         deny,
         timeout,
         read,
+        max_memory_bytes,
+        max_cpu,
+        max_write_bytes,
+        max_processes,
+        max_tmp_bytes,
         keep_age,
         keep_bytes,
+        tools,
     } = audit;
     add(list, Key::AuditSymlinks, symlinks, |rule| json!(rule));
     add(list, Key::AuditSpecial, special, |rule| json!(rule));
@@ -209,8 +215,37 @@ fn add_audit(list: &mut Vec<Entry>, audit: &AuditConfig) {
     add(list, Key::AuditDeny, deny, |names| json!(names));
     add(list, Key::AuditTimeout, timeout, |limit| time(*limit));
     add(list, Key::AuditRead, read, |paths| json!(paths));
+    let most = max_memory_bytes.as_ref();
+    add_option(list, Key::AuditMaxMemoryBytes, most, bytes);
+    let most = max_cpu.as_ref();
+    add_option(list, Key::AuditMaxCpu, most, |limit| time(*limit));
+    add(list, Key::AuditMaxWriteBytes, max_write_bytes, bytes);
+    add(list, Key::AuditMaxProcesses, max_processes, bytes);
+    let most = max_tmp_bytes.as_ref();
+    add_option(list, Key::AuditMaxTmpBytes, most, bytes);
     add(list, Key::AuditKeepAge, keep_age, |age| time(*age));
     add(list, Key::AuditKeepBytes, keep_bytes, bytes);
+    for (name, tool) in tools {
+        add(list, name.setting(), tool, show_tool);
+    }
+}
+
+/// A tool as a file has it.
+pub fn show_tool(tool: &AuditTool) -> Value {
+    let AuditTool {
+        command,
+        pull,
+        push,
+        timeout,
+        network,
+    } = tool;
+    json!({
+        "command": command,
+        "pull": pull,
+        "push": push,
+        "timeout": timeout.map(time),
+        "network": network,
+    })
 }
 
 /// An entry for each layer that adds something.

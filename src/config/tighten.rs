@@ -32,6 +32,7 @@ pub fn tighten(below: &Layer, file: Layer, remedy: &str, problems: &mut Vec<Prob
         mirror,
         agent,
         audit,
+        tools,
         hosts,
     } = file;
     let session = tighten_session(&mut judge, &below.session, session);
@@ -50,6 +51,10 @@ pub fn tighten(below: &Layer, file: Layer, remedy: &str, problems: &mut Vec<Prob
     let AgentLayer { binary } = agent;
     judge.forbid(Key::AgentBinary, binary);
     forbid_audit(&mut judge, audit);
+    // A tool is a command, and one that runs with a copy of the agent's work.
+    for (name, tool) in tools {
+        judge.forbid(name.setting(), Some(tool));
+    }
     for (name, host) in hosts {
         forbid_host(&mut judge, &name, host);
     }
@@ -139,6 +144,11 @@ fn forbid_audit(judge: &mut Judge<'_>, file: AuditLayer) {
         deny,
         timeout,
         read,
+        max_memory_bytes,
+        max_cpu,
+        max_write_bytes,
+        max_processes,
+        max_tmp_bytes,
         keep_age,
         keep_bytes,
     } = file;
@@ -151,6 +161,11 @@ fn forbid_audit(judge: &mut Judge<'_>, file: AuditLayer) {
     judge.forbid(Key::AuditDeny, deny);
     judge.forbid(Key::AuditTimeout, timeout);
     judge.forbid(Key::AuditRead, read);
+    judge.forbid(Key::AuditMaxMemoryBytes, max_memory_bytes);
+    judge.forbid(Key::AuditMaxCpu, max_cpu);
+    judge.forbid(Key::AuditMaxWriteBytes, max_write_bytes);
+    judge.forbid(Key::AuditMaxProcesses, max_processes);
+    judge.forbid(Key::AuditMaxTmpBytes, max_tmp_bytes);
     judge.forbid(Key::AuditKeepAge, keep_age);
     judge.forbid(Key::AuditKeepBytes, keep_bytes);
 }

@@ -13,6 +13,9 @@ pub struct Audit {
     /// What was audited; nothing when nothing could be pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<AuditedGeneration>,
+    /// The name that it has in the configuration, when it was run by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
     /// The tool's argv.
     pub tool: Vec<String>,
     /// Arguments beyond those that are recorded.
@@ -22,6 +25,12 @@ pub struct Audit {
     pub sandbox: SandboxKind,
     /// Whether it had the network.
     pub network: bool,
+    /// What it could use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<ToolLimits>,
+    /// The setting of the limit that ended it, where its status says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
     /// What came of it.
     #[serde(flatten)]
     pub verdict: Verdict,
@@ -50,6 +59,24 @@ pub struct AuditedGeneration {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
+}
+
+/// What a tool could use of the machine; nothing is without limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolLimits {
+    /// Memory of each process, bytes.
+    pub memory_bytes: Option<u64>,
+    /// Processor time of each process.
+    pub cpu_seconds: Option<u64>,
+    /// Longest file that it could write, bytes.
+    pub write_bytes: Option<u64>,
+    /// Processes and threads at once.
+    pub processes: Option<u64>,
+    /// Each of its own directories in memory, bytes.
+    pub tmp_bytes: Option<u64>,
+    /// Settings of limits that could not be enforced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_enforced: Vec<String>,
 }
 
 /// What kept a tool in.

@@ -35,7 +35,7 @@ use crate::clock::SharedClock;
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
 
-pub use audit::{Audit, AuditFinding, AuditedGeneration, SandboxKind, Verdict};
+pub use audit::{Audit, AuditFinding, AuditedGeneration, SandboxKind, ToolLimits, Verdict};
 pub use chain::{EntryHash, Head, ParseHashError};
 pub use entry::{ChargedLine, Entry, RequestEnd, RequestFacts, WorkspaceEnd};
 pub use error::LedgerError;

@@ -9,7 +9,9 @@ use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::environment::AgentEnvironment;
 use super::processes::ProcessStamp;
-use crate::child::{self, ChildCommand, ChildSession, CoreLimit, Trampoline, Unfound};
+use crate::child::{
+    self, ChildCommand, ChildSession, CoreLimit, ProcessLimits, Trampoline, Unfound,
+};
 
 /// Why there is no agent.
 #[derive(Debug, thiserror::Error)]
@@ -190,6 +192,7 @@ impl Agent {
             argv: &command.argv,
             session: ChildSession::Ours,
             core: CoreLimit::Soft(core),
+            limits: ProcessLimits::default(),
         };
         let mut child = prepared.prepare(&environment.variables);
         if let AgentStdio::Files { out, err } = stdio {

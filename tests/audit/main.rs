@@ -13,6 +13,7 @@
 
 mod changes;
 mod history;
+mod limits;
 mod policy;
 mod rig;
 mod sandbox;

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use labproxy::audit::desk::Desk;
+use labproxy::audit::limits::Limits as ToolLimits;
 use labproxy::audit::policy::{Finding, Policy};
 use labproxy::audit::record::Begun;
 use labproxy::audit::run::{Confinement, Judged, Looked, Run, Ways};
@@ -160,6 +161,7 @@ impl Rig {
             &trampoline(),
             Some("/usr/bin:/bin".as_ref()),
             network,
+            &ToolLimits::of(&self.config().audit, true).recorded,
             &self.paths(),
             &self.config(),
         )
@@ -172,6 +174,7 @@ impl Rig {
         let clock: SharedClock = Arc::new(SystemClock);
         let store = self.store();
         let number = self.publish(&store);
+        let limits = ToolLimits::of(&config.audit, how.sandboxed);
         let confinement = if how.sandboxed {
             Confinement::Sandbox(self.sandbox(how.network)?)
         } else {
@@ -182,12 +185,14 @@ impl Rig {
             ledger: books::open(&paths, &config, Arc::clone(&clock))?,
             session: Self::session(),
             begun: Begun {
+                named: None,
                 argv: &argv,
                 sandbox: match &confinement {
                     Confinement::Sandbox(_) => SandboxKind::Bubblewrap,
                     Confinement::None(_) => SandboxKind::None,
                 },
                 network: how.network,
+                limits: &limits,
                 began: clock.now(),
             },
             confinement,

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use labproxy::audit::sandbox::Sandbox;
-use labproxy::ledger::{SandboxKind, Verdict};
+use labproxy::ledger::{SandboxKind, ToolLimits, Verdict};
 
 use crate::rig::{How, Rig, trampoline};
 
@@ -194,6 +194,7 @@ fn t03_without_a_sandbox_there_is_no_audit() {
             &trampoline(),
             Some(tools.as_os_str()),
             false,
+            &ToolLimits::default(),
             &paths,
             &config,
         )

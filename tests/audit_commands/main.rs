@@ -16,6 +16,7 @@
 mod changes;
 mod disks;
 mod looks;
+mod named;
 mod place;
 mod restores;
 #[path = "../session/rig.rs"]

@@ -6,7 +6,7 @@ use super::{LookArgs, audits_of};
 use crate::audit::history;
 use crate::cli::Context;
 use crate::escape::escape_line;
-use crate::ledger::{Audit, AuditFinding, SandboxKind, Verdict};
+use crate::ledger::{Audit, AuditFinding, SandboxKind, ToolLimits, Verdict};
 use crate::mirror::pair::Pair;
 use crate::report::{Exit, Failure, Output, counted};
 use crate::session::workspace::mirror::SessionMirror;
@@ -69,12 +69,21 @@ pub(super) fn show(
     line("verdict", &verdict_text(&audit.verdict))?;
     line("began", &audit.began.to_string())?;
     line("took", &format!("{} ms", audit.duration_ms))?;
+    if let Some(named) = &audit.named {
+        line("named", named)?;
+    }
     line("tool", &audit.tool.join(" "))?;
     if audit.tool_more > 0 {
         line("", &format!("and {} more arguments", audit.tool_more))?;
     }
     line("sandbox", sandbox_text(&audit))?;
     line("network", if audit.network { "yes" } else { "no" })?;
+    if let Some(limits) = &audit.limits {
+        line("limits", &limits_text(limits))?;
+    }
+    if let Some(limit) = &audit.ended_by {
+        line("ended by", limit)?;
+    }
     if let Some(generation) = &audit.generation {
         line("generation", &generation.generation.to_string())?;
         line("tree", &generation.tree)?;
@@ -223,6 +232,23 @@ fn verdict_text(verdict: &Verdict) -> String {
         | Verdict::NotRestored { .. }
         | Verdict::NotRun { .. } => word.to_owned(),
     }
+}
+
+fn limits_text(limits: &ToolLimits) -> String {
+    let parts = [
+        (limits.memory_bytes, "bytes of memory"),
+        (limits.cpu_seconds, "s of processor"),
+        (limits.write_bytes, "bytes a file"),
+        (limits.processes, "processes"),
+        (limits.tmp_bytes, "bytes a directory"),
+    ];
+    let set = parts
+        .iter()
+        .filter_map(|(limit, of)| limit.map(|it| format!("{it} {of}")));
+    let mut all: Vec<String> = set.collect();
+    let not = limits.not_enforced.iter();
+    all.extend(not.map(|name| format!("{name} NOT ENFORCED")));
+    all.join(", ")
 }
 
 const fn sandbox_text(audit: &Audit) -> &'static str {

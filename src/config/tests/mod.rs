@@ -3,6 +3,7 @@
 mod binding;
 mod hosts;
 mod tightening;
+mod tools;
 mod values;
 
 use std::path::{Path, PathBuf};

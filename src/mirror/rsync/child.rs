@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Child;
 
 use super::{Moved, Rsync, RsyncError, Where};
-use crate::child::{self, ChildCommand, ChildSession, CoreLimit};
+use crate::child::{self, ChildCommand, ChildSession, CoreLimit, ProcessLimits};
 
 /// How long it may take to say its version: the probe time of all parts.
 const VERSION_LIMIT: Duration = Duration::from_secs(10);
@@ -46,6 +46,7 @@ impl Rsync {
             argv,
             session: ChildSession::Own,
             core: CoreLimit::Kept,
+            limits: ProcessLimits::default(),
         };
         let environment = self.environment.iter().map(|(name, value)| (name, value));
         let mut command = command.prepare(environment);

@@ -14,7 +14,9 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::failure::LinkFailure;
-use crate::child::{self, ChildCommand, ChildSession, CoreLimit, Trampoline, Unfound};
+use crate::child::{
+    self, ChildCommand, ChildSession, CoreLimit, ProcessLimits, Trampoline, Unfound,
+};
 
 /// What ssh, and the commands of its configuration, see of our environment: enough to find keys,
 /// agents and tickets. The user's shell runs `ProxyCommand` and `Match exec`.
@@ -179,6 +181,7 @@ impl Local {
             argv: &argv,
             session: ChildSession::Own,
             core: CoreLimit::Kept,
+            limits: ProcessLimits::default(),
         };
         let environment = self.environment.iter().map(|(name, value)| (name, value));
         let mut command = command.prepare(environment);
