@@ -5,7 +5,9 @@ The CLI runs on HOST, through the shim of a labproxy session, on a copy of WORKS
 offered run here: each call pulls the agent's work and lets a program look at a proven copy of it, in a
 sandbox. What the agent says of its work is never believed.
 
-    python harness.py --host gpu1 --workspace . --cap 2 --tests 'sh test.sh' 'Make the tests pass, then submit.'
+    python harness.py --host gpu1 --workspace . --cap 2 'Make the tests pass, then submit.'
+
+What the tools run is in labproxy.toml beside this file, or in the file of --audits: [audit.tool.NAME].
 
 It needs `labproxy` on PATH, ANTHROPIC_API_KEY (or --credential) for it, and `pip install claude-agent-sdk`.
 """
@@ -13,7 +15,6 @@ It needs `labproxy` on PATH, ANTHROPIC_API_KEY (or --credential) for it, and `pi
 import argparse
 import asyncio
 import json
-import shlex
 import signal
 import subprocess
 import sys
@@ -64,16 +65,16 @@ class Session:
 class Audits:
     """Runs tools on proven copies of the agent's work."""
 
-    def __init__(self, workspace, tests):
+    def __init__(self, workspace, config):
         self.workspace = workspace
-        self.tests = tests
+        self.config = config
         self.submitted = None
 
-    async def run(self, *command):
-        """One audit. Returns its exit status and what it printed."""
+    async def run(self, name):
+        """One audit by the tool of that name. Returns its exit status and what it printed."""
         process = await asyncio.create_subprocess_exec(
             "labproxy",
-            *["audit", "run", "--", *command],
+            *["--config", self.config, "audit", "run", name],
             cwd=self.workspace,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -95,15 +96,16 @@ class Audits:
 
         @tool("run_tests", "Runs the tests on what is in your working directory now.", {})
         async def run_tests(_arguments):
-            return told(*await self.run(*self.tests))
+            return told(*await self.run("tests"))
 
         @tool("list_files", "Lists the files that a reviewer of your work sees.", {})
         async def list_files(_arguments):
-            return told(*await self.run("find", ".", "-type", "f"))
+            return told(*await self.run("files"))
 
         @tool("submit", "Hands your work in. It counts only if the tests pass.", {})
         async def submit(_arguments):
-            status, output = await self.run(*self.tests)
+            # It pulls, tests and stamps, and the stamp is pushed: the work that counts says so itself.
+            status, output = await self.run("submit")
             if status == 0:
                 self.submitted = await self.last()
                 output += "\nSubmitted."
@@ -151,7 +153,8 @@ def main():
     parser.add_argument("--host", required=True, help="where the agent works: a name that ssh knows")
     parser.add_argument("--workspace", default=".", help="the directory that it works on")
     parser.add_argument("--cap", default="2", help="what it may spend, in dollars")
-    parser.add_argument("--tests", default="sh test.sh", help="the command that judges its work")
+    audits = Path(__file__).resolve().parent / "labproxy.toml"
+    parser.add_argument("--audits", default=str(audits), help="the file that says what the tools run")
     parser.add_argument("--upstream", help="another address of the provider")
     parser.add_argument("--credential", help="where the real key is: env:NAME or file:PATH")
     parser.add_argument("--receipt", help="where the receipt goes, as JSON")
@@ -159,13 +162,15 @@ def main():
     arguments = parser.parse_args()
     arguments.workspace = str(Path(arguments.workspace).resolve())
 
-    audits = Audits(arguments.workspace, shlex.split(arguments.tests))
+    audits = Audits(arguments.workspace, str(Path(arguments.audits).resolve()))
     with Session(arguments) as session:
         well = asyncio.run(work(session, audits, arguments.prompts))
     if audits.submitted is None:
         print("nothing was submitted", file=sys.stderr)
         return 1
-    print(f"submitted: audit {audits.submitted['number']}, tree {audits.submitted['generation']['tree']}")
+    # The tree with the stamp; without one when the same work had it already.
+    tree = audits.submitted.get("tree", audits.submitted["generation"]["tree"])
+    print(f"submitted: audit {audits.submitted['number']}, tree {tree}")
     return 0 if well else 1
 
 

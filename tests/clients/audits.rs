@@ -70,8 +70,9 @@ fn sums(directory: &Path) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Three tools and five audits in one loop of the real SDK with the real CLI, with a lost link in the middle:
-/// each sees what the agent had made by then, the bill is exact, and both ends are one tree.
+/// Three tools and five audits in one loop of the real SDK with the real CLI, the last of which restores
+/// what its tool made, with a lost link in the middle: each sees what the agent had made by then, the bill is
+/// exact, and both ends are one tree.
 #[test]
 #[ignore = "run by 'make clients', which installs the clients"]
 fn the_agent_sdks_tools_are_audits() {
@@ -104,19 +105,22 @@ fn the_agent_sdks_tools_are_audits() {
         .iter()
         .map(|audit| audit["verdict"].as_str().unwrap())
         .collect();
-    let expected = ["failed", "passed", "failed", "passed", "passed"];
+    let expected = ["failed", "passed", "failed", "passed", "restored"];
     assert_eq!(verdicts, expected, "{audits:#}");
     let last = &audits["audits"][4];
     let submitted = format!(
         "submitted: audit 5, tree {}\n",
-        last["generation"]["tree"].as_str().unwrap()
+        last["tree"].as_str().unwrap()
     );
+    assert_eq!(last["named"], "submit");
     assert!(run.stdout.ends_with(&submitted), "{run:#?}");
     assert_eq!(ask(&there, &["audit", "verify"])["sound"], true, "{run:#?}");
 
     let here = sums(&there.rig.path("workspace"));
     assert_eq!(here, sums(&there.workspace()));
     assert!(here.contains("./answer.txt"), "{here}");
+    let stamp = std::fs::read_to_string(there.workspace().join("SUBMITTED")).unwrap();
+    assert_eq!(stamp.trim_end(), last["generation"]["tree"]);
     let served = there.rig.served();
     assert_eq!(served.answers, 16);
     assert_eq!(run.receipt["spent_pico_usd"], served.pico_usd, "{run:#?}");

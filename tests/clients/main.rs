@@ -17,6 +17,7 @@
 mod agents;
 mod audits;
 mod claude;
+mod hooks;
 mod refusals;
 mod rig;
 mod sdks;
