@@ -27,6 +27,8 @@ const COMMANDS: &[(&str, &str)] = &[
     ("2", "mirror accept . gpu1:work .envrc"),
     ("2", "mirror list . gpu1:work"),
     ("125", "audit run -- touch CANARY"),
+    ("125", "audit run tests"),
+    ("2", "audit tools"),
     ("-", "audit list --session SESSION"),
     ("-", "audit show 1 --session SESSION"),
     ("-", "audit diff 1 2 --session SESSION"),
@@ -117,7 +119,9 @@ fn t01_every_command_names_every_setting_of_a_hostile_file() {
          ssh_config = \"ProxyCommand touch\"\n\
          [audit]\n\
          symlinks = \"allow\"\n\
-         read = [\"/\"]\n"
+         read = [\"/\"]\n\
+         [audit.tool.tests]\n\
+         command = {command}\n"
     ));
     for (status, line) in COMMANDS {
         let canary = canary.to_str().unwrap();
@@ -141,6 +145,7 @@ fn t01_every_command_names_every_setting_of_a_hostile_file() {
             "labproxy.toml:16: host.gpu1.ssh_config: ",
             "labproxy.toml:18: audit.symlinks: ",
             "labproxy.toml:19: audit.read: ",
+            "labproxy.toml:20: audit.tool.tests: ",
         ] {
             assert!(
                 ran.stderr.contains(place),
