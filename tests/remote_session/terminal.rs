@@ -17,12 +17,8 @@ fn in_terminal(world: &World, agent: &str) -> String {
 #[test]
 fn an_agent_on_a_host_has_the_terminal() {
     let world = World::new();
-    let agent = "#!/bin/bash\ncount=0\ntrap 'count=$((count+1)); echo \"caught $count\"' INT\n\
-                 trap 'echo \"size $(stty size | tr \" \" x)\"' WINCH\n\
-                 echo ready-$(stty size | tr ' ' x)\nuntil read -t 0.1 line; do :; done\n\
-                 echo \"read $line\"\nexit 5\n";
     let tmux = Tmux::start(&world.rig);
-    tmux.line(&in_terminal(&world, agent));
+    tmux.line(&in_terminal(&world, tmux::AGENT));
     tmux.wait_for("ready-31x91");
     tmux.key("C-c");
     tmux.wait_for("caught 1");

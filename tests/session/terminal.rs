@@ -15,10 +15,8 @@ fn in_terminal(rig: &Rig, agent: &str) -> String {
 #[test]
 fn t39_ctrl_c_is_the_agents() {
     let rig = Rig::new();
-    let agent = "#!/bin/bash\ncount=0\ntrap 'count=$((count+1)); echo \"caught $count\"' INT\n\
-                 echo ready-$(stty size | tr ' ' x)\nuntil read -t 0.1 line; do :; done\nexit 5\n";
     let tmux = Tmux::start(&rig);
-    let script = in_terminal(&rig, agent);
+    let script = in_terminal(&rig, tmux::AGENT);
     tmux.line(&format!("{script}; echo status=$?"));
     tmux.wait_for("ready-31x91");
     tmux.key("C-c");

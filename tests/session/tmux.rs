@@ -4,6 +4,9 @@ use std::process::Command;
 
 use crate::rig::{LOOK_EVERY, PATIENCE, Rig};
 
+/// What is known of its terminal an agent tells: `ready-31x91`, `caught 1`, `size 25x77`, `read LINE`.
+pub(crate) const AGENT: &str = include_str!("terminal_agent.py");
+
 /// A tmux server of this test's own.
 pub(crate) struct Tmux {
     socket: String,
