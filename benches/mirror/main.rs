@@ -22,6 +22,8 @@
 #[path = "../support/bars.rs"]
 mod bars;
 mod meter;
+#[path = "../support/namespace.rs"]
+mod namespace;
 mod report;
 mod rig;
 mod scan;
@@ -80,23 +82,7 @@ fn main() {
         panic!("labproxy cannot be started: {error}");
     }
     let arguments = Arguments::parse();
-    if std::env::var_os(INNER).is_none() {
-        assert!(
-            rustix::process::geteuid().is_root(),
-            "a network namespace needs root"
-        );
-        let error = Command::new("unshare")
-            .arg("--net")
-            .arg(std::env::current_exe().unwrap())
-            .args(std::env::args_os().skip(1))
-            .env(INNER, "1")
-            .exec();
-        panic!("unshare cannot be started: {error}");
-    }
-    let up = Command::new("ip")
-        .args(["link", "set", "lo", "up"])
-        .status();
-    assert!(up.unwrap().success(), "loopback cannot be brought up");
+    namespace::enter(INNER);
     meter::adopt();
     measure(&arguments);
 }

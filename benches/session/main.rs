@@ -23,15 +23,15 @@ mod bars;
 #[allow(dead_code, reason = "bytes on the wire are the mirror's rows")]
 #[path = "../mirror/meter.rs"]
 mod meter;
+#[path = "../support/namespace.rs"]
+mod namespace;
 mod report;
 mod rig;
 #[allow(dead_code, reason = "the server has a port of its own here")]
 #[path = "../../tests/support/sshd.rs"]
 mod sshd;
 
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use clap::Parser;
 
@@ -62,23 +62,7 @@ struct Arguments {
 
 fn main() {
     let arguments = Arguments::parse();
-    if std::env::var_os(INNER).is_none() {
-        assert!(
-            rustix::process::geteuid().is_root(),
-            "a network namespace needs root"
-        );
-        let error = Command::new("unshare")
-            .arg("--net")
-            .arg(std::env::current_exe().unwrap())
-            .args(std::env::args_os().skip(1))
-            .env(INNER, "1")
-            .exec();
-        panic!("unshare cannot be started: {error}");
-    }
-    let up = Command::new("ip")
-        .args(["link", "set", "lo", "up"])
-        .status();
-    assert!(up.unwrap().success(), "loopback cannot be brought up");
+    namespace::enter(INNER);
     meter::adopt();
     let (mut files, mut rounds) = (arguments.files, arguments.rounds);
     println!("{}\n", rig::versions());
