@@ -44,30 +44,29 @@ fn t27_l03_of_two_resumes_one_wins() {
     assert_eq!(rig.run(&[], &["true"]).code, Some(0));
     let session = rig.session();
     let agent = ["sh", "-c", "echo $$; read go"];
-    let both = [
+    let both = (
         Running::of(&mut resume(&rig, &session, &agent)),
         Running::of(&mut resume(&rig, &session, &agent)),
-    ];
+    );
     let owner = eventually("an owner with an agent", || {
-        let pid = rig.list()[0]["pid"].as_i64()?;
-        both.iter()
-            .any(|one| i64::from(one.pid()) == pid)
-            .then(|| i32::try_from(pid).unwrap())
+        let pid = i32::try_from(rig.list()[0]["pid"].as_i64()?).unwrap();
+        [both.0.pid(), both.1.pid()].contains(&pid).then_some(pid)
     });
-    for mut one in both {
-        if one.pid() == owner {
-            one.line();
-            one.say("go");
-            assert_eq!(one.finish().code, Some(0));
-        } else {
-            let done = one.finish();
-            assert_eq!(done.code, Some(125), "{done:?}");
-            assert!(
-                done.stderr.contains(&format!("process {owner}")),
-                "{done:?}"
-            );
-        }
-    }
+    let (mut winner, loser) = if both.0.pid() == owner {
+        both
+    } else {
+        (both.1, both.0)
+    };
+    // Before the winner ends: a slow loser would find the session free then, and win as well.
+    let done = loser.finish();
+    assert_eq!(done.code, Some(125), "{done:?}");
+    assert!(
+        done.stderr.contains(&format!("process {owner}")),
+        "{done:?}"
+    );
+    winner.line();
+    winner.say("go");
+    assert_eq!(winner.finish().code, Some(0));
     assert!(!is_alive(owner));
 }
 

@@ -276,7 +276,8 @@ fn a_shims_programs_work_in_the_workspace() {
 fn t06_of_two_starts_in_one_directory_one_wins() {
     let world = world();
     let agent = ["sh", "-c", "echo ready; read go; echo work >made"];
-    let both = [(); 2].map(|()| Running::of(&mut world.start(&["--workspace", "."], &agent)));
+    let start = || Running::of(&mut world.start(&["--workspace", "."], &agent));
+    let both = (start(), start());
     let owner = eventually("an owner with an agent", || {
         let all = world.rig.list();
         let one = all
@@ -284,20 +285,18 @@ fn t06_of_two_starts_in_one_directory_one_wins() {
             .find(|one| one["workspace"]["work"] == "in_use")?;
         one["pid"].as_i64()
     });
-    let mut refused = 0;
-    for mut one in both {
-        if i64::from(one.pid()) == owner {
-            assert_eq!(one.line(), "ready");
-            one.say("go");
-            let done = one.finish();
-            assert_eq!(done.code, Some(0), "{done:?}");
-        } else {
-            let done = one.finish();
-            assert_eq!(done.code, Some(125), "{done:?}");
-            assert!(done.stderr.contains("which runs"), "{done:?}");
-            refused += 1;
-        }
-    }
-    assert_eq!(refused, 1);
+    let (mut winner, loser) = if i64::from(both.0.pid()) == owner {
+        both
+    } else {
+        (both.1, both.0)
+    };
+    // Before the winner ends: a slow loser would find the directory free then, and win as well.
+    let done = loser.finish();
+    assert_eq!(done.code, Some(125), "{done:?}");
+    assert!(done.stderr.contains("which runs"), "{done:?}");
+    assert_eq!(winner.line(), "ready");
+    winner.say("go");
+    let done = winner.finish();
+    assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(read(&world, "made").unwrap(), "work\n");
 }
