@@ -9,17 +9,15 @@ use std::str::FromStr;
 use super::Problem;
 use super::key::VARIABLE_PREFIX;
 use super::layer::{HostLayer, Setting};
+use super::name::{NAME_MAX, is_name};
 use super::source::{Source, Sourced};
 use super::value::{Place, Read, Written, refuse, strings};
 use crate::destination::{Destination, Workdir};
 
 /// Where a host's sessions are when nothing else is said: in the login user's home.
 pub const DEFAULT_WORKDIR: &str = "~/.labproxy";
-/// Longest name of a host: it stands in tables and messages.
-const NAME_MAX: usize = 64;
 
-/// The name of a configured host: letters, digits, `.`, `-` and `_`, the first one a letter or a
-/// digit, so that it is never taken for an option.
+/// The name of a configured host, of the letters of [`is_name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostName(String);
 
@@ -63,12 +61,7 @@ impl FromStr for HostName {
     type Err = ParseHostNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let body = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        let begins = text
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric());
-        if begins && text.len() <= NAME_MAX && text.bytes().all(body) {
+        if is_name(text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(ParseHostNameError)

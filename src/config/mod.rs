@@ -12,6 +12,7 @@ pub mod host;
 pub mod key;
 pub mod layer;
 pub mod load;
+mod name;
 pub mod paths;
 pub mod problem;
 mod reference;

@@ -10,15 +10,13 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use super::fields::Fields;
+use super::name::{NAME_MAX, is_name};
 use super::value::{Fault, Read, Written, refuse, strings};
 
 /// Where the tables of tools are.
 pub(super) const TOOLS: &str = "audit.tool";
-/// Longest name of a tool: it stands in tables and messages.
-const NAME_MAX: usize = 64;
 
-/// The name of a tool: letters, digits, `.`, `-` and `_`, the first one a letter or a digit, so that it
-/// is never taken for an option.
+/// The name of a tool, of the letters of [`is_name`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ToolName(String);
 
@@ -62,10 +60,7 @@ impl FromStr for ToolName {
     type Err = ParseToolNameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let body = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-        let mut bytes = text.bytes();
-        let begins = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
-        if begins && text.len() <= NAME_MAX && bytes.all(body) {
+        if is_name(text) {
             Ok(Self(text.to_owned()))
         } else {
             Err(ParseToolNameError)

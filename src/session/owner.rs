@@ -76,6 +76,19 @@ pub enum OwnerError {
     },
 }
 
+impl OwnerError {
+    /// Why the lock file at `path` cannot be used: without the directory there is no session.
+    fn at(path: &Path, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::NotFound {
+            return Self::Missing;
+        }
+        Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
 fn pid_text(holder: Option<&OwnerRecord>) -> String {
     holder.map_or_else(
         || "(unknown)".to_owned(),
@@ -97,16 +110,7 @@ impl OwnerLock {
     /// When another process holds it, or the file cannot be used.
     pub fn take(directory: &Path) -> Result<Self, OwnerError> {
         let path = directory.join("lock");
-        let failed = |source: io::Error| {
-            if source.kind() == io::ErrorKind::NotFound {
-                OwnerError::Missing
-            } else {
-                OwnerError::Io {
-                    path: path.clone(),
-                    source,
-                }
-            }
-        };
+        let failed = |source| OwnerError::at(&path, source);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -183,16 +187,7 @@ pub enum Ownership {
 /// When there is no such session or the file cannot be read.
 pub fn ownership(directory: &Path) -> Result<Ownership, OwnerError> {
     let path = directory.join("lock");
-    let file = File::open(&path).map_err(|source| {
-        if source.kind() == io::ErrorKind::NotFound {
-            OwnerError::Missing
-        } else {
-            OwnerError::Io {
-                path: path.clone(),
-                source,
-            }
-        }
-    })?;
+    let file = File::open(&path).map_err(|source| OwnerError::at(&path, source))?;
     // A shared lock: two lookers do not take each other for owners.
     match file.try_lock_shared() {
         Ok(()) => Ok(Ownership::Free(read_record(&file))),

@@ -1,13 +1,11 @@
 //! What is written down of a session's host, so that `stop`, `resume` and `discard` find it with the
 //! same parameters, whoever owned the session.
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::mirror::durable;
 use crate::report::Failure;
 use crate::tunnel::host::HostSpec;
 
@@ -94,18 +92,10 @@ impl RecordFile {
         let unreadable = |error: &dyn std::error::Error| {
             Failure::because(format!("{} cannot be read", path.display()), error)
         };
-        match fs::metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(unreadable(&error)),
-            Ok(meta) if meta.len() > BYTES_MAX => {
-                return Err(Failure::failed(format!(
-                    "{} is no record of a host: it has more than {BYTES_MAX} bytes",
-                    path.display()
-                )));
-            }
-            Ok(_) => {}
-        }
-        let text = fs::read(&path).map_err(|error| unreadable(&error))?;
+        let Some(text) = durable::read(&path, BYTES_MAX).map_err(|error| unreadable(&error))?
+        else {
+            return Ok(None);
+        };
         let record = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
         Ok(Some(Self { path, record }))
     }
@@ -131,20 +121,9 @@ impl RecordFile {
     }
 
     fn write(&self) -> Result<(), Failure> {
-        let new = self.path.with_extension("new");
         let written = serde_json::to_vec_pretty(&self.record)
             .map_err(std::io::Error::from)
-            .and_then(|text| {
-                let mut file = fs::OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(true)
-                    .mode(0o600)
-                    .open(&new)?;
-                file.write_all(&text)?;
-                file.sync_data()?;
-                fs::rename(&new, &self.path)
-            });
+            .and_then(|text| durable::write(&self.path, &text));
         written.map_err(|error| {
             Failure::because(format!("{} cannot be written", self.path.display()), &error)
         })
