@@ -21,7 +21,7 @@ impl EntryHash {
     }
 
     /// The hash of an entry that follows this one.
-    pub(super) fn next(&self, seq: u64, session: &str, at_nanos: i64, body: &str) -> Self {
+    pub(super) fn next(&self, seq: u64, session: &str, at_nanos: i64, body: &[u8]) -> Self {
         // Every part but the last has a fixed or a stated length: no two entries hash alike.
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.0);
@@ -29,7 +29,7 @@ impl EntryHash {
         hasher.update(&at_nanos.to_le_bytes());
         hasher.update(&[u8::try_from(session.len()).unwrap_or(u8::MAX)]);
         hasher.update(session.as_bytes());
-        hasher.update(body.as_bytes());
+        hasher.update(body);
         Self(*hasher.finalize().as_bytes())
     }
 
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn every_part_of_an_entry_is_hashed() {
         let zero = EntryHash::genesis(b"x");
-        let plain = zero.next(1, "ses_a", 5, "{}");
+        let plain = zero.next(1, "ses_a", 5, b"{}");
         for other in [
-            EntryHash::genesis(b"y").next(1, "ses_a", 5, "{}"),
-            zero.next(2, "ses_a", 5, "{}"),
-            zero.next(1, "ses_", 5, "a{}"),
-            zero.next(1, "ses_a", 6, "{}"),
-            zero.next(1, "ses_a", 5, "{ }"),
+            EntryHash::genesis(b"y").next(1, "ses_a", 5, b"{}"),
+            zero.next(2, "ses_a", 5, b"{}"),
+            zero.next(1, "ses_", 5, b"a{}"),
+            zero.next(1, "ses_a", 6, b"{}"),
+            zero.next(1, "ses_a", 5, b"{ }"),
         ] {
             assert_ne!(plain, other);
         }

@@ -72,7 +72,7 @@ pub enum LedgerError {
         #[source]
         source: std::io::Error,
     },
-    /// An entry cannot be written as JSON.
+    /// An entry cannot be written down.
     #[error("an entry cannot be written down")]
     Encode(#[source] serde_json::Error),
     /// The file's locks and shared memory do not work over a network.

@@ -9,6 +9,7 @@
 
 mod anchor;
 mod audit;
+mod body;
 mod chain;
 mod effect;
 mod entry;

@@ -7,11 +7,10 @@ use std::thread;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::ser::Error as _;
 use tokio::sync::oneshot;
 
 use super::effect::Effect;
-use super::{Entry, LedgerError};
+use super::{Entry, LedgerError, body};
 use crate::id::{RequestId, SessionId};
 use crate::money::PicoUsd;
 
@@ -31,23 +30,17 @@ const COMPANY_ENOUGH: usize = 32;
 /// commit of the client's next hold.
 const LINGER: Duration = Duration::from_millis(2);
 
-/// Room for the text of most entries, so that it is not moved while it is written.
-const BODY_BYTES: usize = 1_000;
-
 /// An entry ready to be written.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    pub(super) body: String,
+    pub(super) body: Vec<u8>,
     pub(super) effect: Effect,
 }
 
 impl Prepared {
     pub(super) fn new(entry: Entry) -> Result<Self, LedgerError> {
-        let mut body = Vec::with_capacity(BODY_BYTES);
-        serde_json::to_writer(&mut body, &entry).map_err(LedgerError::Encode)?;
-        let body = String::from_utf8(body).map_err(serde_json::Error::custom);
         Ok(Self {
-            body: body.map_err(LedgerError::Encode)?,
+            body: body::write(&entry)?,
             effect: entry.into_effect(),
         })
     }

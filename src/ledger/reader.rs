@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::chain::{EntryHash, Head};
 use super::schema::{self, Identity, failed};
 use super::sum::amount_from_sql;
-use super::{Entry, LedgerError};
+use super::{Entry, LedgerError, body};
 use crate::id::SessionId;
 use crate::money::PicoUsd;
 
@@ -249,9 +249,12 @@ pub(super) fn for_each_entry(
 fn recorded(path: &Path, row: &rusqlite::Row<'_>) -> Result<Recorded, LedgerError> {
     let failed = failed(path, "an entry cannot be read");
     let seq: i64 = row.get(0).map_err(failed)?;
-    let body: String = row.get(2).map_err(failed)?;
+    let body = row
+        .get_ref(2)
+        .and_then(|body| Ok(body.as_bytes()?))
+        .map_err(failed)?;
     let hash: Vec<u8> = row.get(3).map_err(failed)?;
-    decode(path, seq, row.get(1).map_err(failed)?, &body, &hash)
+    decode(path, seq, row.get(1).map_err(failed)?, body, &hash)
 }
 
 /// One stored entry.
@@ -259,7 +262,7 @@ pub(super) fn decode(
     path: &Path,
     seq: i64,
     at: i64,
-    body: &str,
+    body: &[u8],
     hash: &[u8],
 ) -> Result<Recorded, LedgerError> {
     let damaged = |what: String| LedgerError::Damaged {
@@ -275,7 +278,6 @@ pub(super) fn decode(
         },
         at: Timestamp::from_nanosecond(i128::from(at))
             .map_err(|_| damaged("its time is not one".into()))?,
-        entry: serde_json::from_str(body)
-            .map_err(|error| damaged(format!("it cannot be read: {error}")))?,
+        entry: body::read(body).map_err(|what| damaged(format!("it cannot be read: {what}")))?,
     })
 }

@@ -22,7 +22,7 @@ const APPLICATION_ID: i64 = 0x6C62_7078;
 ///
 /// Amounts are pico-dollars in 64 bits; SQLite shows those above 9.2 million dollars as negative.
 /// `session` and `sum` repeat what the entries say, for speed; `verify` recomputes them.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
      CREATE TABLE session(
        no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
@@ -39,6 +39,18 @@ const MIGRATIONS: [&str; 2] = [
        BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END;",
     // The same tables; a program of version 1 does not know the entries of audits.
     "",
+    // A body may be bytes: the entries of requests have a short form. Nothing is changed or removed
+    // here, only stored in a table of another type.
+    "ALTER TABLE entry RENAME TO entry_of_text;
+     CREATE TABLE entry(
+       seq INTEGER PRIMARY KEY, session INTEGER NOT NULL, at INTEGER NOT NULL,
+       body ANY NOT NULL, hash BLOB NOT NULL) STRICT;
+     INSERT INTO entry SELECT * FROM entry_of_text;
+     DROP TABLE entry_of_text;
+     CREATE TRIGGER entry_is_never_changed BEFORE UPDATE ON entry
+       BEGIN SELECT RAISE(ABORT, 'entries are never changed'); END;
+     CREATE TRIGGER entry_is_never_removed BEFORE DELETE ON entry
+       BEGIN SELECT RAISE(ABORT, 'entries are never removed'); END;",
 ];
 
 /// Names the newest schema version.

@@ -264,7 +264,7 @@ impl<'a> Transaction<'a> {
         session: &SessionId,
         row: usize,
         at: i64,
-        body: &str,
+        body: &[u8],
     ) -> Result<(), LedgerError> {
         let out_of_numbers = || LedgerError::Damaged {
             path: self.options.path.clone(),

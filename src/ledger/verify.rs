@@ -128,7 +128,7 @@ struct StoredRow {
     seq: i64,
     session: String,
     at: i64,
-    body: String,
+    body: Vec<u8>,
     hash: Vec<u8>,
 }
 
@@ -138,7 +138,7 @@ impl StoredRow {
             seq: row.get(0)?,
             session: row.get(1)?,
             at: row.get(2)?,
-            body: row.get(3)?,
+            body: row.get_ref(3)?.as_bytes()?.to_owned(),
             hash: row.get(4)?,
         })
     }

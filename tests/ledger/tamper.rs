@@ -176,8 +176,10 @@ async fn t26_a_copy_from_another_machine_is_refused() {
 #[tokio::test]
 async fn t26_a_forged_entry_is_named() {
     let forgeries = [
-        "UPDATE entry SET body = replace(body, '\"charged\":2', '\"charged\":1') WHERE seq = 6",
-        "UPDATE entry SET body = body || ' ' WHERE seq = 6",
+        // Behind the kind and the request's name stands what was charged.
+        "UPDATE entry SET body = CAST(substr(body, 1, 32) || x'01' || substr(body, 34) AS BLOB)
+         WHERE seq = 6 AND hex(substr(body, 33, 1)) = '02'",
+        "UPDATE entry SET body = CAST(body || ' ' AS BLOB) WHERE seq = 6",
         "UPDATE entry SET at = at + 1 WHERE seq = 6",
         "UPDATE entry SET session = 1 WHERE seq = 6",
         "UPDATE entry SET hash = zeroblob(32) WHERE seq = 6",
