@@ -304,7 +304,7 @@ async fn another_architecture_or_system_is_named() {
         prepare: "chmod 755 /srv/home/bash/bin/uname".to_owned(),
         ..Setup::default()
     };
-    let host = Host::with(uname("[ $1 = -s ] && echo Linux || echo riscv64"));
+    let host = Host::with(uname("echo Linux riscv64"));
     let error = helped(&host).await.unwrap_err();
     let wanted = LinkFailure::NoHelper {
         architecture: "riscv64".to_owned(),

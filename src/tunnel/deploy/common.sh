@@ -6,15 +6,16 @@ say() { printf "\nlabproxy-%s" "$N"; printf "\t%s" "$@"; printf "\n"; };
 
 # The usual places are searched, too, while our own commands run.
 umask 077; p=$PATH; PATH=$PATH:/usr/bin:/bin;
-u=$(id -u); f=labproxy-remote-$D;
+f=labproxy-remote-$D;
 
-# Sets d to the directory of a number; empty when there is none.
+# Sets d to the directory of a number; empty when there is none. A process costs a millisecond or more:
+# who the user is, is asked only where it matters.
 dir() {
     case $1 in
     1) d=$W;;
     2) d=${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/labproxy};;
-    3) d=/var/tmp/labproxy-$u;;
-    4) d=/tmp/labproxy-$u;;
+    3) d=/var/tmp/labproxy-$(id -u);;
+    4) d=/tmp/labproxy-$(id -u);;
     esac;
 };
 

@@ -4,8 +4,9 @@
 # S the numbers of directories that failed. With E it is started by sudo, which closes what is open:
 # this shell stays beside it and holds the file, and the role learns whose home the login has.
 say shell;
-o=$(uname -s); [ "$o" = Linux ] || { say system "$o"; exit 0; };
-m=$(uname -m); [ "$m" = "$A" ] || { say architecture "$m"; exit 0; };
+m=$(uname -sm); o=${m%% *}; m=${m#* };
+[ "$o" = Linux ] || { say system "$o"; exit 0; };
+[ "$m" = "$A" ] || { say architecture "$m"; exit 0; };
 [ -d /proc/self/fd ] || { say cannot "/proc is not mounted"; exit 0; };
 
 first() { printf "%s" "$1" | head -n 1; };

@@ -92,16 +92,15 @@ const LAST: &str = "SendEnv -*\nCiphers ^aes128-gcm@openssh.com\n";
 /// Characters that `Include` would act on: quotes, and patterns of file names.
 const NOT_IN_INCLUDE: [char; 9] = ['"', '\\', '*', '?', '[', '{', '~', '$', '%'];
 
-/// Writes the configuration for a host; `known` is what this ssh shows without any configuration.
+/// Writes the configuration for a host; `known` is what this ssh shows without any configuration, nothing
+/// when that is not known yet: then with every keyword.
 ///
 /// # Errors
 /// When the path of the user's configuration cannot be written in one.
-pub(super) fn text(host: &HostSpec, known: &Shown) -> Result<String, LinkFailure> {
+pub(super) fn text(host: &HostSpec, known: Option<&Shown>) -> Result<String, LinkFailure> {
     let mut text = String::new();
     for Setting { keyword, value, .. } in OURS {
-        // What has no default is not shown, and every ssh since 7.8 knows it.
-        let always = ["LocalCommand", "RemoteCommand", "SetEnv"].contains(&keyword);
-        if always || known.has(keyword) {
+        if known.is_none_or(|known| knows(known, keyword)) {
             let _written = writeln!(text, "{keyword} {value}");
         }
     }
@@ -114,6 +113,17 @@ pub(super) fn text(host: &HostSpec, known: &Shown) -> Result<String, LinkFailure
     }
     text.push_str(LAST);
     Ok(text)
+}
+
+/// Whether this ssh knows a keyword of ours.
+fn knows(shown: &Shown, keyword: &str) -> bool {
+    // What has no default is not shown, and every ssh since 7.8 knows it.
+    ["LocalCommand", "RemoteCommand", "SetEnv"].contains(&keyword) || shown.has(keyword)
+}
+
+/// Whether this ssh knows every keyword of ours.
+pub(super) fn knows_all(shown: &Shown) -> bool {
+    OURS.iter().all(|ours| knows(shown, ours.keyword))
 }
 
 /// The path as `Include` takes it.
@@ -169,7 +179,7 @@ mod tests {
     #[test]
     fn ours_come_first_and_lists_are_emptied_last() {
         let known = Shown::parse("batchmode no\nforwardagent no\ntunnel false\n");
-        let text = text(&host(), &known).unwrap();
+        let text = text(&host(), Some(&known)).unwrap();
         let at = |wanted: &str| text.find(wanted).unwrap_or_else(|| panic!("{wanted}"));
         let user = at("Include ~/.ssh/config\n");
         assert!(at("BatchMode yes\n") < user);
@@ -179,6 +189,11 @@ mod tests {
         assert!(at("Include /etc/ssh/ssh_config\n") < at("SendEnv -*\n"));
         // An older ssh does not know it.
         assert!(!text.contains("EnableEscapeCommandline"));
+        assert!(!knows_all(&known));
+        let every = super::text(&host(), None).unwrap();
+        let lines = OURS.map(|ours| format!("{} {}\n", ours.keyword, ours.value));
+        let shown = lines.concat();
+        assert!(every.starts_with(&shown) && knows_all(&Shown::parse(&shown)));
     }
 
     #[test]
@@ -188,12 +203,12 @@ mod tests {
         let path = directory.path().join("with space");
         std::fs::write(&path, "").unwrap();
         host.ssh_config = Some(path.clone());
-        let written = text(&host, &Shown::parse("")).unwrap();
+        let written = text(&host, Some(&Shown::parse(""))).unwrap();
         assert!(written.contains(&format!("Include \"{}\"\n", path.display())));
         assert!(!written.contains("/etc/ssh"));
         for bad in ["relative", "/a*", "/a\"b", "/a\nb", "/no/such/file"] {
             host.ssh_config = Some(PathBuf::from(bad));
-            assert!(text(&host, &Shown::parse("")).is_err(), "{bad}");
+            assert!(text(&host, Some(&Shown::parse(""))).is_err(), "{bad}");
         }
     }
 
@@ -223,7 +238,7 @@ mod tests {
             "/k",
         ];
         assert_eq!(arguments, wanted.map(OsString::from));
-        let text = text(&host, &Shown::parse("")).unwrap();
+        let text = text(&host, Some(&Shown::parse(""))).unwrap();
         for word in ["2222", "/k", "accept-new"] {
             assert!(!text.contains(word), "{word}");
         }

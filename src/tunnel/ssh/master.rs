@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 use tokio::process::ChildStdin;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
-use super::check::{check, without_configuration};
+use super::check::check;
 use super::control::Control;
 use super::failure::{Awaited, LinkFailure, Phase};
 use super::local::{Local, SshProcess};
@@ -33,8 +33,8 @@ const SOCKET_LIMIT: Duration = Duration::from_secs(5);
 const HOST_LIMIT: Duration = Duration::from_secs(10);
 /// For a place among the channels: what a channel is for, but the link itself, is done sooner.
 const FREE_LIMIT: Duration = Duration::from_mins(2);
-/// How often the control socket is looked for.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often the control socket is looked for: every connection waits half of it for nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// How long ssh may take to say goodbye.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 /// A line of ssh's standard error that is longer is cut.
@@ -105,10 +105,8 @@ impl Master {
     pub async fn connect(host: &HostSpec, local: &Local) -> Result<Self, LinkFailure> {
         pace::turn().await;
         let mut control = Control::new(local.sockets())?;
-        let plain = without_configuration(local).await?;
-        write(&control, &config::text(host, &plain)?)?;
+        check(local, host, &control).await?;
         let (file, socket) = (control.configuration(), control.socket());
-        check(local, host, &file, &socket, &plain).await?;
         let mut arguments = config::arguments(host, &file, &socket);
         arguments.extend(["--".into(), host.destination.name().into(), KEEPER.into()]);
         let mut running = Running::new(local.start_ssh(arguments)?)?;
@@ -320,13 +318,6 @@ impl Master {
             said: error.to_string(),
         })
     }
-}
-
-fn write(control: &Control, text: &str) -> Result<(), LinkFailure> {
-    std::fs::write(control.configuration(), text).map_err(|error| LinkFailure::Here {
-        what: "the configuration of ssh cannot be written".to_owned(),
-        why: error.to_string(),
-    })
 }
 
 /// Comes back when the control socket answers.
