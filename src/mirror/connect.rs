@@ -1,6 +1,8 @@
 //! Getting to the other end: a directory of this machine, or one of a host over an ssh connection
 //! of its own, so that a mirror's bytes do not stand in the way of an agent's.
 
+mod pipe;
+
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -8,7 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::runtime::Handle;
 
-use super::peer::Peer;
+use self::pipe::Pipe;
+use super::peer::{Input, Peer};
 use super::stop::Stop;
 use crate::report::Failure;
 use crate::tree::limits::Limits;
@@ -58,6 +61,7 @@ impl Connected {
         });
         let Opened {
             reader,
+            pipe,
             writer,
             carrier,
         } = match opened {
@@ -67,23 +71,26 @@ impl Connected {
                 return Err(Box::new(error));
             }
         };
-        let input = io::BufReader::with_capacity(
-            READ_BYTES,
-            Timed {
+        let input: io::Result<Box<dyn Input>> = match pipe {
+            Some(pipe) => Pipe::new(pipe, SILENCE, stop, runtime).map(buffered),
+            None => Ok(buffered(Timed {
                 runtime: runtime.clone(),
                 silence: SILENCE,
                 stop: stop.clone(),
                 inner: reader,
-            },
-        );
+            })),
+        };
         let output = Timed {
             runtime: runtime.clone(),
             silence: SILENCE,
             stop: stop.clone(),
             inner: writer,
         };
-        let peer = Peer::new(Box::new(input), Box::new(output), limits, true);
-        match peer.kept_alive() {
+        let peer = input.and_then(|input| {
+            let peer = Peer::new(input, Box::new(output), limits, true);
+            peer.kept_alive()
+        });
+        match peer {
             Ok(peer) => Ok(Self {
                 peer,
                 below: Below::Ssh(runtime.clone(), carrier),
@@ -141,6 +148,10 @@ impl Connected {
     }
 }
 
+fn buffered(input: impl Read + Send + 'static) -> Box<dyn Input> {
+    Box::new(io::BufReader::with_capacity(READ_BYTES, input))
+}
+
 /// So much is read ahead; what a frame needs beyond it comes to its place at once.
 const READ_BYTES: usize = 64 * 1024;
 
@@ -168,9 +179,13 @@ async fn timed<T>(
 ) -> io::Result<T> {
     tokio::select! {
         done = tokio::time::timeout(silence, doing) => done?,
-        // No kind that a caller tries again.
-        () = stop.stopped() => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "interrupted")),
+        () = stop.stopped() => Err(aborted()),
     }
+}
+
+/// Of no kind that a caller tries again.
+fn aborted() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "interrupted")
 }
 
 impl<T: AsyncRead + Unpin> Read for Timed<T> {

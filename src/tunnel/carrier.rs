@@ -88,11 +88,19 @@ impl Ssh {
         match master.helper(role, nonce).await {
             Ok(channel) => {
                 tokio::spawn(log(channel.stderr));
+                let mut pipe = None;
                 if role == Role::Mirror {
-                    widen(channel.reader.get_ref().1);
+                    let (came, from) = channel.reader.get_ref();
+                    widen(from);
                     widen(&channel.writer);
+                    // What came with the greeting is in no pipe any more.
+                    let all = u64::try_from(came.get_ref().len()) == Ok(came.position());
+                    pipe = all
+                        .then(|| from.as_fd().try_clone_to_owned().ok())
+                        .flatten();
                 }
                 Ok(Opened {
+                    pipe,
                     reader: Box::new(channel.reader),
                     writer: Box::new(channel.writer),
                     carrier: Box::new(Connection {

@@ -106,6 +106,7 @@ mod tests {
             Box::pin(async move {
                 let (reader, writer) = split(ours);
                 Ok(Opened {
+                    pipe: None,
                     reader: Box::new(reader),
                     writer: Box::new(writer),
                     carrier: Box::new(Nothing),

@@ -115,6 +115,7 @@ pub(super) async fn dial(
 ) -> Result<Link, TunnelError> {
     let Opened {
         mut reader,
+        pipe: _,
         mut writer,
         carrier,
     } = transport

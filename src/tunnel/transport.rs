@@ -1,6 +1,7 @@
 //! The seam between a session's tunnel and what carries it: ssh in earnest, pipes in tests.
 
 use std::future::Future;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
@@ -90,6 +91,9 @@ pub trait PhaseWatch: Send + Sync {
 pub struct Opened {
     /// From the host; what was read beyond the greeting comes first.
     pub reader: Box<dyn AsyncRead + Send + Unpin>,
+    /// The pipe below the reader, for whoever waits for it in a thread of its own and never reads the other:
+    /// of a mirror's end, which says nothing after its greeting before it is asked.
+    pub pipe: Option<OwnedFd>,
     /// To the host.
     pub writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// What lies below.

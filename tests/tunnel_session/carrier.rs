@@ -118,6 +118,7 @@ impl Pipes {
             cut: cut.clone(),
         };
         Ok(Opened {
+            pipe: None,
             reader: Box::new(reader),
             writer: Box::new(writer),
             carrier: Box::new(PipeCarrier {

@@ -147,6 +147,7 @@ impl Way {
     async fn carry(&mut self, rsync: &Rsync, order: Order<'_>) -> Result<Moved, RsyncError> {
         let Opened {
             reader,
+            pipe: _,
             writer,
             carrier,
         } = match self.ready.take() {
