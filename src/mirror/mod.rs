@@ -15,7 +15,7 @@
 //!
 //! [`ends`] finds the two ends that somebody names, [`guard`] judges them, and [`open`] finds their state;
 //! a [`pair::Pair`] is one mirror that is held. [`connect`] leads to the other end, until [`stop`] is told, and [`peer`] asks it, believing nothing. [`pull`] and [`push`] are what a
-//! mirror does; [`watch`] hears when the next push is due. [`restore`] brings an older
+//! mirror does, [`ahead`] what makes a first pull quicker; [`watch`] hears when the next push is due. [`restore`] brings an older
 //! generation back, [`copy_in`] files from elsewhere. [`survey`] only looks, and [`items`] says
 //! what a plan does path by path. [`canary`] looks for the credential in what a push would send.
 //! [`rsync`] moves the contents where `--engine rsync` was asked for. [`failure`] and [`mod@line`] are what
@@ -23,6 +23,7 @@
 
 mod accept;
 pub mod agreed;
+pub mod ahead;
 pub mod brakes;
 pub mod canary;
 pub mod connect;

@@ -10,6 +10,7 @@ use std::io::Read as _;
 use jiff::Timestamp;
 use rustix::fs::{Mode, OFlags};
 
+use super::ahead::Ahead;
 use super::brakes;
 use super::error::MirrorError;
 use super::far_tree;
@@ -98,20 +99,23 @@ impl Pair {
         may_pull(state)?;
         self.recover(local, progress)?;
         let (now, scanned) = self.read_both(peer, local, progress)?;
+        let into = local.root.as_ref().filter(|_| !options.generation_only);
+        let mut ahead = Ahead::of(into);
         let (tree, received) = self.fetch(
             peer,
-            local,
-            now.as_ref(),
+            (local, now.as_ref(), &mut ahead),
             scanned,
             (rsync.as_deref_mut(), progress),
         )?;
+        let written = ahead.written();
         self.brake(&tree, options.allowed)?;
         let (generation, is_new) = self.publish(&tree, clock.now())?;
         peer.take(true)?;
         let workspace = if options.generation_only {
             Workspace::Left
         } else {
-            self.bring(local, now, &tree, generation.number, progress)?
+            let bringing = (written, progress);
+            self.bring(local, now, &tree, generation.number, bringing)?
         };
         Ok(Pulled {
             generation,
@@ -126,8 +130,7 @@ impl Pair {
     fn fetch(
         &self,
         peer: &mut Peer,
-        local: &Local,
-        now: Option<&Scan>,
+        (local, now, ahead): (&Local, Option<&Scan>, &mut Ahead<'_>),
         mut scanned: Scanned,
         (mut rsync, progress): (Option<&mut Rsync>, &dyn Progress),
     ) -> Result<(Directory, Received), MirrorError> {
@@ -149,7 +152,7 @@ impl Pair {
             let (store, place) = (&self.store, self.landing());
             let received = match &mut rsync {
                 Some(rsync) => rsync.fetch(peer, store, &missing, &place, progress)?,
-                None => receive::receive(peer, store, missing, older, progress)?,
+                None => receive::receive(peer, store, missing, older, (ahead, progress))?,
             };
             all.contents = all.contents.saturating_add(received.contents);
             all.bytes = all.bytes.saturating_add(received.bytes);

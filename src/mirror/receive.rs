@@ -4,6 +4,7 @@ mod large;
 
 use std::collections::HashMap;
 
+use super::ahead::Ahead;
 use super::peer::{Peer, PeerError, Rule, Sink, Wanted};
 use super::progress::{Amount, Phase, Progress};
 use super::store::{Store, StoreError, Writer};
@@ -65,6 +66,7 @@ pub fn missing(tree: &Directory, store: &Store) -> Result<Vec<Missing>, PeerErro
 
 /// Fetches contents into the store; each is proven by its id before it is kept. `older` is a tree
 /// whose contents the store has: of a large file only what differs from the one at its path comes.
+/// Large files that come whole are written `ahead`, too.
 ///
 /// # Errors
 /// When the other end breaks a rule, or the store cannot keep them.
@@ -73,13 +75,14 @@ pub fn receive(
     store: &Store,
     mut missing: Vec<Missing>,
     older: Option<&Directory>,
-    progress: &dyn Progress,
+    (ahead, progress): (&mut Ahead<'_>, &dyn Progress),
 ) -> Result<Received, PeerError> {
     let all = Amount {
         entries: u64::try_from(missing.len()).unwrap_or(u64::MAX),
         bytes: missing.iter().map(|missing| missing.size).sum(),
     };
     progress.begin(Phase::Receiving, Some(all));
+    ahead.needs(all.bytes);
     let mut received = Received::default();
     let mut done = Amount::default();
     let mut whole = Vec::new();
@@ -93,10 +96,11 @@ pub fn receive(
             Some(Entry::Directory(_) | Entry::Link(_) | Entry::Special(_)) | None => None,
         };
         let start = done;
-        let came = large::receive(peer, store, &missing, basis, &mut |bytes| {
+        let mut came = |bytes| {
             done.bytes = done.bytes.saturating_add(bytes);
             progress.at(done);
-        })?;
+        };
+        let came = large::receive(peer, store, &missing, basis, (ahead, &mut came))?;
         match came {
             Some(bytes) => {
                 received.contents = received.contents.saturating_add(1);

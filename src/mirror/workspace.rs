@@ -4,6 +4,7 @@
 use rustix::io::Errno;
 
 use super::agreed::Agreed;
+use super::ahead::{Brought, Written};
 use super::error::{End, MirrorError};
 use super::held_back;
 use super::journal::{Journal, TreeOf};
@@ -23,14 +24,15 @@ use crate::tree::scan::Scan;
 use crate::tree::step::Step;
 
 impl Pair {
-    /// Brings the workspace to a generation, under a journal.
+    /// Brings the workspace to a generation, under a journal. Files that were written ahead get their
+    /// names.
     pub(super) fn bring(
         &mut self,
         local: &mut Local,
         now: Option<Scan>,
         tree: &Directory,
         generation: GenerationNumber,
-        progress: &dyn Progress,
+        (written, progress): (Written, &dyn Progress),
     ) -> Result<Workspace, MirrorError> {
         let empty = Directory::empty();
         let now = if let Some(now) = now {
@@ -79,7 +81,11 @@ impl Pair {
             Vec::new()
         } else {
             let begun = journal.begin(self.directory.path())?;
-            let applied = self.apply(local, &now, &planned.plan.steps, progress)?;
+            let contents = Brought {
+                store: &self.store,
+                written,
+            };
+            let applied = self.apply_from(&contents, local, &now, &planned.plan.steps, progress)?;
             let kept = Self::settle(&applied)?;
             self.agree(agreed)?;
             begun.finish()?;

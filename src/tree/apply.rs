@@ -6,6 +6,7 @@
 //! each path is as before the step or as after it, so that work that is cut off anywhere can be
 //! planned and begun anew; what may be left behind has a name that [`is_unfinished`] knows.
 
+mod ahead;
 mod content;
 mod files;
 mod fresh;
@@ -26,6 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+pub use ahead::Unnamed;
 pub use names::{is_unfinished, sweep};
 pub use outcome::{Applied, Failure, Fatal, Outcome, Why};
 
@@ -65,6 +67,12 @@ pub trait Contents: Sync {
     /// As [`Self::open`].
     fn parts(&self, _file: &File) -> io::Result<Option<Box<dyn Parts + '_>>> {
         Ok(None)
+    }
+
+    /// An inode that was written ahead and has all bytes of a large file, each proven before it was
+    /// written; given once.
+    fn written_ahead(&self, _file: &File) -> Option<Unnamed> {
+        None
     }
 }
 

@@ -19,4 +19,5 @@ pub mod root;
 pub mod scan;
 pub mod stamp;
 pub mod step;
+pub mod write_back;
 mod zeros;

@@ -18,6 +18,8 @@ use crate::trees::{Chance, Tree, contents, read};
 const FILES: u64 = 60;
 /// Most bytes of one.
 const FILE: u64 = 40_000;
+/// So many times as long is one that is moved in parts: 4 MB at most.
+const LARGE: usize = 100;
 
 /// Changes about a third of a tree: contents, new files, files that go, a directory's name.
 fn edit(root: &Path, chance: &mut Chance) {
@@ -39,6 +41,9 @@ fn edit(root: &Path, chance: &mut Chance) {
         fs::rename(one, &other).unwrap();
     }
     fs::write(root.join("always"), chance.bytes(FILE)).unwrap();
+    // One that a pull writes while it comes.
+    let large = chance.bytes(FILE).repeat(LARGE);
+    fs::write(root.join("large"), large).unwrap();
 }
 
 /// Whole contents that are staged on the host: bytes of all together.

@@ -183,6 +183,53 @@ fn m01_m02_groups_merge_to_the_content_or_are_refused() {
     assert_eq!(fs::read(world.local().join("large")).unwrap(), bent);
 }
 
+/// M-29: a large file is written while it comes. Where its bytes are not its content, wherever in it and
+/// in one round or in all, nothing of that ever has a name; what came right in the next round stands there.
+#[test]
+fn m29_a_large_file_that_came_wrong_never_gets_a_name() {
+    let large: Vec<u8> = (0..=250).cycle().take((3 << 20) + 77).collect();
+    let honest = World::honest();
+    let files = [
+        ("a", &b"first"[..]),
+        ("d/b", b"second"),
+        ("d/c", b"third"),
+        ("large", &large),
+    ];
+    let host = Host::of(&files);
+    for answer in [0, 5, 12] {
+        let world = World::new();
+        let before = world.outside();
+        let mut always = |order: &ToMirror<'_>, answers: &mut Vec<Say>| {
+            if is_fetch(order) {
+                (0..answers.len()).for_each(|at| bend_at(answers, at));
+            }
+        };
+        let error = world.pull(&host, &mut always).unwrap_err();
+        assert!(matches!(error, MirrorError::Changing(_)), "{error}");
+        assert_eq!(world.outside(), before);
+        let mut lies = 2;
+        let mut once = |order: &ToMirror<'_>, answers: &mut Vec<Say>| {
+            if is_fetch(order) && lies > 0 {
+                lies -= 1;
+                bend_at(answers, answer);
+            }
+        };
+        let world = World::new();
+        world.pull(&host, &mut once).unwrap();
+        assert!(fs::read(world.local().join("large")).unwrap() == large);
+        assert_eq!(world.generations(), 2);
+        world.pull(&honest, &mut |_, _| {}).unwrap();
+        assert!(!world.local().join("large").exists());
+    }
+}
+
+/// Changes a byte of what an answer holds.
+fn bend_at(answers: &mut [Say], at: usize) {
+    if let Some(Say::Message(FromMirror::Pieces(pieces))) = answers.get_mut(at) {
+        pieces.bytes.to_mut()[0] ^= 1;
+    }
+}
+
 /// M-29: who says that nothing has changed gets the last generation, no more: what of it is no
 /// longer sound in the store is found and fetched, whatever the host says.
 #[test]

@@ -13,6 +13,7 @@
 )]
 
 mod apply;
+mod apply_ahead;
 mod apply_crash;
 mod apply_disk;
 mod apply_grouped;

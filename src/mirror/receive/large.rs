@@ -5,6 +5,7 @@
 //! What was inserted shifts everything behind it: then this fetches the rest whole.
 
 use super::Missing;
+use crate::mirror::ahead::{Ahead, Writing};
 use crate::mirror::peer::{Peer, PeerError, Sink, Wanted};
 use crate::mirror::store::{CHUNK, Large, Part, Store, StoreError};
 use crate::tree::content::{ContentId, GROUP, Groups};
@@ -19,7 +20,7 @@ pub(super) fn receive(
     store: &Store,
     missing: &Missing,
     basis: Option<ContentId>,
-    progress: &mut dyn FnMut(u64),
+    (ahead, progress): (&mut Ahead<'_>, &mut dyn FnMut(u64)),
 ) -> Result<Option<u64>, PeerError> {
     let Some(groups) = peer.groups(missing.content, missing.size)? else {
         return Ok(None);
@@ -44,8 +45,10 @@ pub(super) fn receive(
             length: run.length,
         })
         .collect();
+    let comes_whole = wanted.len() == chunks.len() && wanted_bytes(&wanted) == missing.size;
     let mut assembly = Assembly {
         large: &mut large,
+        ahead: comes_whole.then(|| ahead.begin(&missing.path)),
         chunks: chunks.iter(),
         current: None,
         came: Vec::new(),
@@ -57,12 +60,19 @@ pub(super) fn receive(
     };
     assembly.advance()?;
     peer.fetch(&wanted, &mut assembly)?;
-    let (bytes, gone) = (assembly.bytes, assembly.gone);
+    let (bytes, gone, written) = (assembly.bytes, assembly.gone, assembly.ahead);
     if gone {
         return Ok(None);
     }
     large.finish()?;
+    if let Some(written) = written {
+        ahead.keep(missing.content, missing.size, written);
+    }
     Ok(Some(bytes))
+}
+
+fn wanted_bytes(wanted: &[Wanted]) -> u64 {
+    wanted.iter().map(|wanted| wanted.length).sum()
 }
 
 /// How a chunk that is missing is put together.
@@ -120,6 +130,8 @@ fn same(one: &Groups, other: &Groups, offset: u64, length: u64) -> bool {
 /// Puts chunks together as their runs come.
 struct Assembly<'a, 'b, 'c> {
     large: &'a mut Large<'b>,
+    /// The file that is written beside it, where all of it comes.
+    ahead: Option<Writing>,
     chunks: std::slice::Iter<'a, Chunk>,
     current: Option<&'a Chunk>,
     /// The runs of the current chunk that came, the last one perhaps not whole.
@@ -171,7 +183,12 @@ impl Assembly<'_, '_, '_> {
         match self.large.put(chunk.number, &parts) {
             // It changed while it was sent, or what was held is not there: the tree is read again.
             Err(StoreError::NotTheContent(_) | StoreError::Missing(_)) => self.gone = true,
-            put => put?,
+            put => {
+                put?;
+                if let (Some(ahead), [Part::New(bytes)]) = (&mut self.ahead, &*parts) {
+                    ahead.write_at(bytes, u64::from(chunk.number).saturating_mul(CHUNK));
+                }
+            }
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use crate::mirror::durable;
+use crate::tree::write_back::WriteBack;
 
 use super::error::StoreError;
 use super::record::{HEADER, Header, Key};
@@ -78,6 +79,7 @@ pub(super) struct Pack {
     fresh: Vec<(Key, Place)>,
     /// Nothing more is appended: what stands behind `written` is not known.
     closed: bool,
+    write_back: WriteBack,
 }
 
 /// A pack as it was found, with the records of its index.
@@ -124,6 +126,7 @@ impl Pack {
             index_length: 0,
             fresh: Vec::new(),
             closed: false,
+            write_back: WriteBack::default(),
         })
     }
 
@@ -155,9 +158,11 @@ impl Pack {
             index_length: batches.length,
             fresh: Vec::new(),
             closed: false,
+            write_back: WriteBack::default(),
         };
         let intact = batches.length > 0 && batches.length == size(index.len());
         pack.read_behind_index(length, intact)?;
+        pack.write_back = WriteBack::behind(pack.written);
         Ok(Found {
             pack,
             indexed: batches.entries,
@@ -260,6 +265,7 @@ impl Pack {
                 return Err(self.retreat(error));
             }
             self.written = place.end();
+            self.write_back.reached(&self.file, self.written);
         } else {
             self.gathered.extend_from_slice(payload);
             if self.gathered.len() >= GATHERED {

@@ -8,9 +8,9 @@ use rustix::io::Errno;
 use super::super::content::ContentId;
 use super::super::entry::File;
 use super::super::zeros::{ZEROS, zeros};
-use super::Call;
 use super::ground::Ground;
 use super::outcome::{Failure, Undone};
+use super::{Ask, Call};
 
 /// Bytes that are read at once. A file of fewer is proven before an inode is made for it.
 pub(super) const BUFFER: usize = 1024 * 1024;
@@ -162,45 +162,44 @@ pub(super) fn write_at(
     bytes: &[u8],
     at: u64,
 ) -> Result<(), Undone> {
+    Ok(write_filled(ground.ask, into, bytes, at)?)
+}
+
+/// The same without a ground.
+pub(super) fn write_filled(
+    ask: Option<Ask<'_>>,
+    into: BorrowedFd<'_>,
+    bytes: &[u8],
+    at: u64,
+) -> Result<(), Errno> {
     let mut start = 0;
     let mut next = 0;
     for piece in bytes.chunks(HOLE) {
         let end = next + piece.len();
         if piece == zeros() {
-            write_all(
-                ground,
-                into,
-                bytes.get(start..next).unwrap_or_default(),
-                at,
-                start,
-            )?;
+            let filled = bytes.get(start..next).unwrap_or_default();
+            write_all(ask, into, filled, (at, start))?;
             start = end;
         }
         next = end;
     }
-    write_all(
-        ground,
-        into,
-        bytes.get(start..).unwrap_or_default(),
-        at,
-        start,
-    )
+    let filled = bytes.get(start..).unwrap_or_default();
+    write_all(ask, into, filled, (at, start))
 }
 
 /// Writes bytes that stand `offset` bytes behind `at`.
 fn write_all(
-    ground: &Ground<'_>,
+    ask: Option<Ask<'_>>,
     into: BorrowedFd<'_>,
     mut bytes: &[u8],
-    at: u64,
-    offset: usize,
-) -> Result<(), Undone> {
+    (at, offset): (u64, usize),
+) -> Result<(), Errno> {
     let mut at = at + u64::try_from(offset).unwrap_or(u64::MAX);
     while !bytes.is_empty() {
-        ground.ask(Call::Write)?;
+        ask.map_or(Ok(()), |ask| ask(Call::Write))?;
         let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(into, bytes, at))?;
         if written == 0 {
-            return Err(Errno::IO.into());
+            return Err(Errno::IO);
         }
         bytes = bytes.get(written..).unwrap_or_default();
         at += u64::try_from(written).unwrap_or(u64::MAX);
@@ -209,10 +208,10 @@ fn write_all(
 }
 
 /// Gives a file its size when it ends in a hole.
-pub(super) fn finish(into: BorrowedFd<'_>, size: u64) -> Result<(), Undone> {
+pub(super) fn finish(into: BorrowedFd<'_>, size: u64) -> Result<(), Errno> {
     let has = rustix::fs::fstat(into)?.st_size;
     if u64::try_from(has) == Ok(size) {
         return Ok(());
     }
-    Ok(rustix::fs::ftruncate(into.as_fd(), size)?)
+    rustix::fs::ftruncate(into.as_fd(), size)
 }

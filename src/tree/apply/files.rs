@@ -25,6 +25,11 @@ impl<'g> Hand<'g> {
     pub(super) fn write(&mut self, view: &View<'_>, path: &RelPath, file: &File) -> Done {
         let (spot, expected) = self.replaced(view, path)?;
         if file.size > GROUPED_ABOVE
+            && let Some(done) = self.put_ahead(&spot, expected, path, file)?
+        {
+            return Ok(done);
+        }
+        if file.size > GROUPED_ABOVE
             && let Some(parts) = grouped::open(self.ground.contents, file)?
         {
             return self.write_groups(&spot, expected, path, file, parts);

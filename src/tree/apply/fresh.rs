@@ -59,6 +59,16 @@ impl<'g> Fresh<'g> {
         })
     }
 
+    /// A file that was written before it was known where its place is: it has no name yet.
+    pub(super) const fn ahead(ground: &'g Ground<'g>, spot: &'g Spot, inode: OwnedFd) -> Self {
+        Self {
+            ground,
+            spot,
+            inode: Inode::File(inode),
+            name: None,
+        }
+    }
+
     /// A new symlink in the directory of `spot`, under a name for now.
     pub(super) fn symlink(
         ground: &'g Ground<'g>,

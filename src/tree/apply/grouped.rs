@@ -85,7 +85,7 @@ impl<'a> Grouped<'a> {
         let failed = self.failed.into_inner();
         match failed.unwrap_or_else(PoisonError::into_inner) {
             Some(undone) => Err(undone),
-            None => finish(self.into, self.file.size),
+            None => Ok(finish(self.into, self.file.size)?),
         }
     }
 
