@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
+use super::receive::Missing;
 use super::store::Store;
 use crate::tree::apply::{Contents, Parts, Unnamed};
 use crate::tree::content::ContentId;
@@ -25,8 +26,11 @@ pub const AHEAD_MAX: usize = 256;
 pub struct Ahead<'a> {
     /// Nothing when no file is to be written ahead.
     root: Option<&'a Root>,
-    written: HashMap<ContentId, Unnamed>,
+    written: Inodes,
 }
+
+/// Each by its place, whose directory gave it its group and rights, and its content.
+type Inodes = HashMap<(RelPath, ContentId), Unnamed>;
 
 /// One file on its way.
 #[derive(Debug)]
@@ -34,14 +38,14 @@ pub(super) struct Writing(Option<Unnamed>);
 
 /// Files that are whole and wait for their names.
 #[derive(Debug, Default)]
-pub(super) struct Written(Mutex<HashMap<ContentId, Unnamed>>);
+pub(super) struct Written(Mutex<Inodes>);
 
 impl<'a> Ahead<'a> {
     /// For the files of a root; without one, none are written.
     pub fn of(root: Option<&'a Root>) -> Self {
         Self {
             root,
-            written: HashMap::new(),
+            written: Inodes::new(),
         }
     }
 
@@ -68,11 +72,12 @@ impl<'a> Ahead<'a> {
     }
 
     /// Keeps a file that is whole.
-    pub(super) fn keep(&mut self, content: ContentId, size: u64, writing: Writing) {
+    pub(super) fn keep(&mut self, missing: &Missing, writing: Writing) {
         if let Writing(Some(inode)) = writing
-            && inode.finish(size).is_ok()
+            && inode.finish(missing.size).is_ok()
         {
-            self.written.insert(content, inode);
+            let key = (missing.path.clone(), missing.content);
+            self.written.insert(key, inode);
         }
     }
 
@@ -91,6 +96,14 @@ impl Writing {
             tracing::debug!(%error, "a file is not written ahead");
             self.0 = None;
         }
+    }
+}
+
+impl Written {
+    /// The file that was written for this place, once.
+    fn take(&self, path: &RelPath, content: ContentId) -> Option<Unnamed> {
+        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        written.remove(&(path.clone(), content))
     }
 }
 
@@ -113,9 +126,36 @@ impl Contents for Brought<'_> {
         Contents::parts(self.store, file)
     }
 
-    fn written_ahead(&self, file: &File) -> Option<Unnamed> {
-        let written = self.written.0.lock();
-        let mut written = written.unwrap_or_else(PoisonError::into_inner);
-        written.remove(&file.content)
+    fn written_ahead(&self, path: &RelPath, file: &File) -> Option<Unnamed> {
+        self.written.take(path, file.content)
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+
+    /// A new inode has its group and its default rights of the directory that it was made in, so that
+    /// it is no file of another place, nor of another content.
+    #[test]
+    fn a_file_is_written_for_one_place() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::open(place.path()).unwrap();
+        let missing = Missing {
+            content: ContentId::of(b"abc"),
+            size: 3,
+            path: RelPath::new(b"f").unwrap(),
+        };
+        let mut ahead = Ahead::of(Some(&root));
+        let mut writing = ahead.begin(&missing.path);
+        writing.write_at(b"abc", 0);
+        ahead.keep(&missing, writing);
+        let written = ahead.written();
+        let other = RelPath::new(b"d/f").unwrap();
+        assert!(written.take(&other, missing.content).is_none());
+        assert!(written.take(&missing.path, ContentId::of(b"abd")).is_none());
+        assert!(written.take(&missing.path, missing.content).is_some());
+        assert!(written.take(&missing.path, missing.content).is_none());
     }
 }

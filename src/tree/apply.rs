@@ -69,9 +69,9 @@ pub trait Contents: Sync {
         Ok(None)
     }
 
-    /// An inode that was written ahead and has all bytes of a large file, each proven before it was
-    /// written; given once.
-    fn written_ahead(&self, _file: &File) -> Option<Unnamed> {
+    /// An inode that was written ahead for this path and has all bytes of a large file, each proven before
+    /// it was written; given once.
+    fn written_ahead(&self, _path: &RelPath, _file: &File) -> Option<Unnamed> {
         None
     }
 }

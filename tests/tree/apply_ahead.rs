@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use labproxy::tree::apply::{Applied, Apply, Call, Contents, Fatal, Modes, Unnamed};
 use labproxy::tree::entry::File;
+use labproxy::tree::path::RelPath;
 use labproxy::tree::root::Root;
 use labproxy::tree::step::Step;
 use rustix::io::Errno;
@@ -28,7 +29,7 @@ impl Contents for Given {
         self.memory.open(file)
     }
 
-    fn written_ahead(&self, _file: &File) -> Option<Unnamed> {
+    fn written_ahead(&self, _path: &RelPath, _file: &File) -> Option<Unnamed> {
         self.ahead.lock().unwrap().take()
     }
 }
@@ -126,7 +127,7 @@ fn it_is_made_where_it_will_lie_and_cannot_be_found() {
     assert!(place.victims().is_empty());
     fs::remove_file(place.at("out")).unwrap();
     assert!(place.now() == before);
-    assert!(Unnamed::near(&root, &labproxy::tree::path::RelPath::ROOT).is_err());
+    assert!(Unnamed::near(&root, &RelPath::ROOT).is_err());
 }
 
 /// An inode of another file system cannot have a name in the tree: the file is made as others are.

@@ -45,7 +45,7 @@ pub(super) fn receive(
             length: run.length,
         })
         .collect();
-    let comes_whole = wanted.len() == chunks.len() && wanted_bytes(&wanted) == missing.size;
+    let comes_whole = wanted.iter().map(|wanted| wanted.length).sum::<u64>() == missing.size;
     let mut assembly = Assembly {
         large: &mut large,
         ahead: comes_whole.then(|| ahead.begin(&missing.path)),
@@ -66,13 +66,9 @@ pub(super) fn receive(
     }
     large.finish()?;
     if let Some(written) = written {
-        ahead.keep(missing.content, missing.size, written);
+        ahead.keep(missing, written);
     }
     Ok(Some(bytes))
-}
-
-fn wanted_bytes(wanted: &[Wanted]) -> u64 {
-    wanted.iter().map(|wanted| wanted.length).sum()
 }
 
 /// How a chunk that is missing is put together.
@@ -185,8 +181,12 @@ impl Assembly<'_, '_, '_> {
             Err(StoreError::NotTheContent(_) | StoreError::Missing(_)) => self.gone = true,
             put => {
                 put?;
-                if let (Some(ahead), [Part::New(bytes)]) = (&mut self.ahead, &*parts) {
-                    ahead.write_at(bytes, u64::from(chunk.number).saturating_mul(CHUNK));
+                match (&mut self.ahead, &*parts) {
+                    (Some(ahead), [Part::New(bytes)]) => {
+                        ahead.write_at(bytes, u64::from(chunk.number).saturating_mul(CHUNK));
+                    }
+                    // What did not come in one piece would be a hole there: then there is no such file.
+                    _ => self.ahead = None,
                 }
             }
         }

@@ -95,7 +95,8 @@ impl Hand<'_> {
         path: &RelPath,
         file: &File,
     ) -> Result<Option<Vec<Change>>, Undone> {
-        let Some(Unnamed { file: inode, .. }) = self.ground.contents.written_ahead(file) else {
+        let Some(Unnamed { file: inode, .. }) = self.ground.contents.written_ahead(path, file)
+        else {
             return Ok(None);
         };
         let is = stamp_of(inode.as_fd())?;
