@@ -81,6 +81,11 @@ impl<'a> Ahead<'a> {
         }
     }
 
+    /// Keeps a file that was written elsewhere and is whole.
+    pub(super) fn hold(&mut self, path: &RelPath, content: ContentId, inode: Unnamed) {
+        self.written.insert((path.clone(), content), inode);
+    }
+
     /// What was written.
     pub(super) fn written(self) -> Written {
         Written(Mutex::new(self.written))

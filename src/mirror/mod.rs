@@ -36,6 +36,7 @@ pub mod excludes;
 pub mod failure;
 pub mod far;
 mod far_tree;
+mod glance;
 pub mod guard;
 pub mod held_back;
 mod ignore_files;

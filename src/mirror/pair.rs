@@ -1,5 +1,6 @@
 //! One mirror, open: its state and store here, its local root, and what both ends agreed on.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
@@ -8,8 +9,9 @@ use super::agreed::Agreed;
 use super::error::{End, MirrorError};
 use super::excludes::{Excludes, Frozen};
 use super::far_tree;
+use super::glance::Glance;
 use super::peer::Peer;
-use super::progress::{Amount, Phase, Progress};
+use super::progress::{Amount, Phase, Progress, Unwatched};
 use super::rsync::Rsync;
 use super::state::{MirrorDirectory, MirrorState};
 use super::stop::Stop;
@@ -153,22 +155,25 @@ impl Pair {
 
     pub(super) fn agree(&mut self, agreed: Agreed) -> Result<(), MirrorError> {
         agreed.write(self.directory.path())?;
+        Glance::forget(self.directory.path());
         self.agreed = Some(agreed);
         Ok(())
     }
 
-    /// Both trees, read at the same time: the local one when there is a local root.
+    /// Both trees, read at the same time: the local one when there is a local root, without the files
+    /// that are read `late`.
     pub(super) fn read_both(
         &self,
         peer: &mut Peer,
         local: &Local,
+        late: &HashSet<RelPath>,
         progress: &dyn Progress,
     ) -> Result<(Option<Scan>, Scanned), MirrorError> {
         std::thread::scope(|scope| {
             let here = local
                 .root
                 .is_some()
-                .then(|| scope.spawn(|| self.read_local(local, &super::progress::Unwatched)));
+                .then(|| scope.spawn(|| self.read_local_but(local, late, &Unwatched)));
             let far = far_tree::scan(peer, Phase::Reading, progress);
             let here = here.map(std::thread::ScopedJoinHandle::join);
             let here = match here {
@@ -191,9 +196,20 @@ impl Pair {
         local: &Local,
         progress: &dyn Progress,
     ) -> Result<Scan, MirrorError> {
+        self.read_local_but(local, &HashSet::new(), progress)
+    }
+
+    /// The same without the files that are read `late`.
+    fn read_local_but(
+        &self,
+        local: &Local,
+        late: &HashSet<RelPath>,
+        progress: &dyn Progress,
+    ) -> Result<Scan, MirrorError> {
         progress.begin(Phase::Reading, None);
-        let skip =
-            |path: &RelPath, is_directory: bool| self.excludes.is_excluded(path, is_directory);
+        let skip = |path: &RelPath, is_directory: bool| {
+            self.excludes.is_excluded(path, is_directory) || (!is_directory && late.contains(path))
+        };
         let counters = scan::Progress::default();
         let options = scan::Options {
             limits: self.limits,

@@ -20,11 +20,12 @@ use super::store::StoreError;
 use crate::tree::content::{ContentId, Groups};
 use crate::tree::limits::Limits;
 use crate::tree::mirror_id::MirrorId;
+use crate::tree::path::RelPath;
 use crate::tree::step::Step;
 use crate::wire::bytes::ByteString;
 use crate::wire::frame::FrameError;
 use crate::wire::mirror::{
-    FromMirror, HERE_MS, Open, Ran, RootState, SILENCE_MS, Scanned, ToMirror,
+    FromMirror, Glimpse, HERE_MS, Open, Ran, RootState, SILENCE_MS, Scanned, ToMirror,
 };
 
 use self::line::Line;
@@ -172,6 +173,21 @@ impl Peer {
         }
     }
 
+    /// What these files look like there, one for each.
+    ///
+    /// # Errors
+    /// When it cannot be said.
+    pub fn glance(&mut self, files: &[RelPath]) -> Result<Vec<Option<Glimpse>>, PeerError> {
+        let files = files.to_vec();
+        let asked = files.len();
+        self.line.say(&ToMirror::Glance { files })?;
+        match self.line.hear()? {
+            FromMirror::Glanced { seen } if seen.len() == asked => Ok(seen),
+            FromMirror::Glanced { .. } => Err(Rule::Index.into()),
+            other => Err(unasked(other)),
+        }
+    }
+
     /// Has the whole tree read.
     ///
     /// # Errors
@@ -281,6 +297,7 @@ fn unasked(answer: FromMirror<'_>) -> PeerError {
         | FromMirror::Done
         | FromMirror::Staged { .. }
         | FromMirror::Located { .. }
+        | FromMirror::Glanced { .. }
         | FromMirror::Ran(_) => Rule::Order.into(),
     }
 }

@@ -14,6 +14,7 @@ use super::ahead::Ahead;
 use super::brakes;
 use super::error::MirrorError;
 use super::far_tree;
+use super::glance::Glance;
 use super::held_back::Held;
 use super::links::{Leaving, links_that_leave};
 use super::pair::{Ends, Local, NAMED_MAX, Pair};
@@ -98,8 +99,13 @@ impl Pair {
         let progress = *progress;
         may_pull(state)?;
         self.recover(local, progress)?;
-        let (now, scanned) = self.read_both(peer, local, progress)?;
         let into = local.root.as_ref().filter(|_| !options.generation_only);
+        let glance = match into {
+            Some(_) => Glance::ask(peer, self.agreed.as_ref(), self.directory.path())?,
+            None => Glance::default(),
+        };
+        let late = glance.changed();
+        let (now, scanned) = self.read_both(peer, local, &late, progress)?;
         let mut ahead = Ahead::of(into);
         let (tree, received) = self.fetch(
             peer,
@@ -107,15 +113,20 @@ impl Pair {
             scanned,
             (rsync.as_deref_mut(), progress),
         )?;
-        let written = ahead.written();
         self.brake(&tree, options.allowed)?;
         let (generation, is_new) = self.publish(&tree, clock.now())?;
         peer.take(true)?;
         let workspace = if options.generation_only {
             Workspace::Left
         } else {
-            let bringing = (written, progress);
-            self.bring(local, now, &tree, generation.number, bringing)?
+            let now = match now {
+                Some(now) => Some(self.read_late(local, now, &late, (&tree, &mut ahead))?),
+                None => None,
+            };
+            let bringing = (ahead.written(), progress);
+            let brought = self.bring(local, now, &tree, generation.number, bringing)?;
+            glance.keep(self.directory.path());
+            brought
         };
         Ok(Pulled {
             generation,

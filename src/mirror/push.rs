@@ -3,7 +3,7 @@
 //! Nothing of the other end is lost to it unseen: what changed there since both ends last agreed
 //! stops the push, unless it is forced, and then it is pulled into a generation first.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Read};
 
 use rustix::fs::{Mode, OFlags};
@@ -166,7 +166,7 @@ impl Pair {
         if matches!(ends.state, RootState::Absent) && options.dry_run {
             return Ok((self.read_local(local, progress)?, Directory::empty()));
         }
-        let (here, scanned) = self.read_both(ends.peer, local, progress)?;
+        let (here, scanned) = self.read_both(ends.peer, local, &HashSet::new(), progress)?;
         let here = match here {
             Some(here) => here,
             None => self.read_local(local, progress)?,

@@ -16,6 +16,7 @@ mod names;
 mod outcome;
 mod parallel;
 mod places;
+mod rewrite;
 mod steps;
 mod view;
 
@@ -30,6 +31,7 @@ use rustix::io::Errno;
 pub use ahead::Unnamed;
 pub use names::{is_unfinished, sweep};
 pub use outcome::{Applied, Failure, Fatal, Outcome, Why};
+pub use rewrite::rewrite;
 
 use super::content::Groups;
 use super::entry::File;

@@ -16,6 +16,7 @@ mod cache;
 mod clock;
 mod entries;
 mod file;
+mod late;
 mod listing;
 mod queue;
 mod record;
@@ -33,6 +34,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 pub use cache::{Cache, CacheError, FrozenWriters};
+pub use late::{Late, Unread};
 
 use super::content::{ContentId, Groups};
 use super::directory::Directory;

@@ -88,6 +88,12 @@ impl Stamps {
         self.0.get(at).map(|(_, stamp)| stamp)
     }
 
+    /// Adds one, of a path that has none.
+    pub fn insert(&mut self, path: RelPath, stamp: Stamp) {
+        let after = self.0.partition_point(|(here, _)| *here < path);
+        self.0.insert(after, (path, stamp));
+    }
+
     /// All of them, as a walk meets them.
     pub fn all(&self) -> &[(RelPath, Stamp)] {
         &self.0

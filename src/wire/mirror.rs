@@ -105,6 +105,11 @@ pub enum ToMirror<'a> {
     /// The controller is still there: it reads a large tree, or asks its user. Comes at any time
     /// between two orders. Not answered.
     Here,
+    /// Look at these files of the tree, without reading them. Answered by [`FromMirror::Glanced`].
+    Glance {
+        /// Which.
+        files: Vec<RelPath>,
+    },
 }
 
 /// A file that another program brought.
@@ -219,6 +224,26 @@ pub enum FromMirror<'a> {
         /// for.
         landing: Option<ByteString>,
     },
+    /// What the files look like, one for each in the order in which they were asked for; nothing
+    /// where no regular file stands.
+    Glanced {
+        /// The looks.
+        seen: Vec<Option<Glimpse>>,
+    },
+}
+
+/// What `stat` says of a file. One that was written to or replaced looks otherwise; whether one that
+/// looks the same is the same only reading it tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Glimpse {
+    /// Inode.
+    pub inode: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content: seconds, nanoseconds.
+    pub modified: (i64, u64),
+    /// Last change of content or inode: seconds, nanoseconds.
+    pub changed: (i64, u64),
 }
 
 /// What stands where the root is to be.

@@ -13,6 +13,9 @@
 )]
 
 mod contents;
+#[path = "../support/finished.rs"]
+mod finished;
+mod glances;
 mod host;
 mod listings;
 mod messages;

@@ -192,6 +192,9 @@ fn orders() -> Vec<Vec<u8>> {
             wishes: vec![wish("n/m", 6), wish("d/key", 8)],
             packs: false,
         },
+        ToMirror::Glance {
+            files: vec![path("d/key"), path("out/precious"), path("none")],
+        },
         ToMirror::Locate { landing: true },
         ToMirror::Landed {
             files: vec![Landed {

@@ -15,7 +15,7 @@ use labproxy::tree::step::Step;
 use crate::apply_rig::{Place, file, path, scan, tree, write};
 
 /// A large content that knows its groups, and what was read of it.
-struct Large {
+pub(crate) struct Large {
     /// Whose groups it gives.
     groups: Groups,
     /// What it gives where it is read.
@@ -25,12 +25,12 @@ struct Large {
 
 struct Reader<'a>(&'a Large);
 
-fn usize_of(value: u64) -> usize {
+pub(crate) fn usize_of(value: u64) -> usize {
     usize::try_from(value).unwrap()
 }
 
 impl Large {
-    fn new(groups_of: &[u8], bytes: Vec<u8>) -> Self {
+    pub(crate) fn new(groups_of: &[u8], bytes: Vec<u8>) -> Self {
         let values = groups_of.chunks(usize_of(GROUP)).zip(0..);
         let values = values.map(|(part, index)| group_value(index * GROUP, part));
         let size = u64::try_from(groups_of.len()).unwrap();
@@ -41,7 +41,7 @@ impl Large {
         }
     }
 
-    fn read(&self) -> Vec<u64> {
+    pub(crate) fn read(&self) -> Vec<u64> {
         let mut read = self.read.lock().unwrap().clone();
         read.sort_unstable();
         read
@@ -76,7 +76,7 @@ impl Parts for Reader<'_> {
 }
 
 /// Bytes without a period, with a hole in them.
-fn bytes() -> Vec<u8> {
+pub(crate) fn bytes() -> Vec<u8> {
     let mut bytes: Vec<u8> = (0_u32..1_500_000)
         .flat_map(|at| at.wrapping_mul(0x9e37_79b9).to_be_bytes())
         .collect();

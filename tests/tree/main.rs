@@ -21,5 +21,8 @@ mod apply_instant;
 mod apply_kept;
 mod apply_plan;
 mod apply_race;
+mod apply_rewrite;
 mod apply_rig;
+#[path = "../support/finished.rs"]
+mod finished;
 mod scan;

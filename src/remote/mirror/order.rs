@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::landing::Landing;
 use super::root::OpenRoot;
 use super::staging::Staging;
-use super::{Line, listing, sending};
+use super::{Line, glance, listing, sending};
 use crate::remote::login::Login;
 use crate::tree::apply::{Applied, Apply, Contents, Modes};
 use crate::tree::content::ContentId;
@@ -78,6 +78,7 @@ impl<'a> Orders<'a> {
             .ok_or("an order before a root was opened")?;
         match order {
             ToMirror::Open(_) | ToMirror::Here => Ok(()),
+            ToMirror::Glance { files } => glance::glance(line, opened.root()?, &files),
             ToMirror::Take { any } => {
                 opened.root.take(any)?;
                 line.say(&FromMirror::Taken)

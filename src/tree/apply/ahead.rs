@@ -1,7 +1,7 @@
 //! Files that are written before there are steps for them, while their contents come: inodes
 //! without names, which go by themselves when nobody names them.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -82,6 +82,12 @@ impl Unnamed {
     /// When it cannot be set.
     pub fn finish(&self, size: u64) -> Result<(), Errno> {
         content::finish(self.file.as_fd(), size)
+    }
+}
+
+impl AsFd for Unnamed {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

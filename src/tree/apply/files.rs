@@ -59,7 +59,8 @@ impl<'g> Hand<'g> {
         let mode = self.ground.modes.of(file);
         let fresh = Fresh::file(self.ground, spot, mode)?;
         let (into, groups) = (fresh.descriptor()?, parts.groups().clone());
-        Grouped::new(self.ground, file, groups, into, older.as_ref()).write(parts, self.threads)?;
+        let older = older.as_ref().map(OwnedFd::as_fd);
+        Grouped::new(self.ground, file, groups, into, older).write(parts, self.threads)?;
         fresh.seal(mode)?;
         let now = fresh.put(expected)?;
         Ok(vec![(path.clone(), Some(now))])

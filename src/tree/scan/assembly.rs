@@ -169,15 +169,7 @@ impl Assembly {
                     let groups = Arc::unwrap_or_clone(groups);
                     self.groups.entry(content).or_insert(groups);
                 }
-                Entry::File(File {
-                    size: stamp.size,
-                    executable: stamp.mode & EXECUTE != 0,
-                    content,
-                    seen: Seen {
-                        hard_link: self.hard_link(&stamp),
-                        ..seen(&stamp)
-                    },
-                })
+                Entry::File(file(&stamp, content, self.hard_link(&stamp)))
             }
             Found::Link(text) => Entry::Link(text),
             Found::Special(kind) => Entry::Special(kind),
@@ -204,6 +196,17 @@ impl Assembly {
             .links
             .entry((stamp.device, stamp.inode))
             .or_insert(next)
+    }
+}
+
+/// A file that has this content.
+pub(super) const fn file(stamp: &Stamp, content: ContentId, hard_link: u32) -> File {
+    let seen = seen(stamp);
+    File {
+        size: stamp.size,
+        executable: stamp.mode & EXECUTE != 0,
+        content,
+        seen: Seen { hard_link, ..seen },
     }
 }
 
