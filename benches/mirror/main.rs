@@ -126,14 +126,15 @@ fn measure(arguments: &Arguments) {
 fn one(results: &mut Results, place: &Path, tree: Tree, round: u32, quick: bool) {
     let rig = Rig::new(place);
     tree.make(&rig.source(), quick);
-    let mut who = vec![Who::Rsync, Who::Command, Who::Resident];
-    who.rotate_left(round as usize % 3);
+    let mut who = vec![Who::Rsync, Who::Command, Who::RsyncConnected, Who::Resident];
+    let all = who.len();
+    who.rotate_left(round as usize % all);
     let mut resident = rig.resident();
     for op in Op::ALL {
         tree.change(&rig.source(), op, round);
         for who in &who {
             let cost = match who {
-                Who::Rsync => meter::cost(|| rig.rsync(op)),
+                Who::Rsync | Who::RsyncConnected => meter::cost(|| rig.rsync(*who, op)),
                 Who::Command => meter::cost(|| rig.command()),
                 Who::Resident => meter::cost(|| resident.pull()),
                 Who::Pass => continue,

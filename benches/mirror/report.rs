@@ -47,6 +47,8 @@ impl Op {
 pub enum Who {
     /// `rsync` over ssh.
     Rsync,
+    /// The same through a connection that is open: ssh's own master.
+    RsyncConnected,
     /// `labproxy mirror pull`.
     Command,
     /// The library, with its connection open.
@@ -86,13 +88,20 @@ impl Results {
 
     pub fn table(&self) -> String {
         let mut text = String::from(
-            "| tree, operation | both passes | rsync | command | resident |\n|---|---|---|---|---|\n",
+            "| tree, operation | both passes | rsync | rsync, connected | command | resident |\n\
+             |---|---|---|---|---|---|\n",
         );
         let mut rows: Vec<(Tree, Op)> = self.0.keys().map(|key| (key.0, key.1)).collect();
         rows.dedup();
         for (tree, op) in rows {
-            let cells = [Who::Pass, Who::Rsync, Who::Command, Who::Resident]
-                .map(|who| self.cell(Key(tree, op, who)));
+            let cells = [
+                Who::Pass,
+                Who::Rsync,
+                Who::RsyncConnected,
+                Who::Command,
+                Who::Resident,
+            ]
+            .map(|who| self.cell(Key(tree, op, who)));
             let _ = writeln!(
                 text,
                 "| {}, {} | {} |",
@@ -174,9 +183,12 @@ impl Results {
         };
         for tree in Tree::ALL {
             let first = |who| key(tree, Op::Initial, who);
-            let value = self.paired(first(Who::Rsync), first(Who::Command), ratio);
             let what = format!("initial copy, {}", tree.name());
+            // Each with a login of its own, and both without.
+            let value = self.paired(first(Who::Rsync), first(Who::Command), ratio);
             row(bars, &what, "rsync -a, × faster", bar, value);
+            let value = self.paired(first(Who::RsyncConnected), first(Who::Resident), ratio);
+            row(bars, &what, "the same, both connected", bar, value);
         }
     }
 }

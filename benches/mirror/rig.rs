@@ -21,6 +21,8 @@ pub struct Rig {
     /// A short path, for the sockets of ssh.
     pub run: TempDir,
     server: Child,
+    /// The connection that one rsync goes through.
+    master: Child,
 }
 
 /// What is compared, for the record.
@@ -88,10 +90,12 @@ impl Rig {
             assert!(Instant::now() < deadline, "sshd does not listen");
             std::thread::sleep(Duration::from_millis(5));
         }
+        let master = master(&ssh, run.path());
         let rig = Self {
             folder,
             run,
             server,
+            master,
         };
         let config = format!(
             "[host.{HOST}]\nssh_config = \"{}\"\nworkdir = \"{}\"\n",
@@ -122,22 +126,27 @@ impl Rig {
     pub fn copy(&self, who: Who) -> PathBuf {
         self.path(match who {
             Who::Rsync => "copy-rsync",
+            Who::RsyncConnected => "copy-rsync-connected",
             Who::Command => "copy-command",
             Who::Resident | Who::Pass => "copy-resident",
         })
     }
 
     /// rsync, at an initial copy without what only costs it time.
-    pub fn rsync(&self, op: Op) {
+    pub fn rsync(&self, who: Who, op: Op) {
         let mut rsync = Command::new("rsync");
         rsync.arg("-a");
         if op != Op::Initial {
             rsync.args(["--checksum", "--delete"]);
         }
-        rsync.arg("-e");
-        rsync.arg(format!("ssh -F {}", self.ssh_config().display()));
+        let ssh = format!("ssh -F {}", self.ssh_config().display());
+        let through = socket(self.run.path());
+        rsync.arg("-e").arg(match who {
+            Who::RsyncConnected => format!("{ssh} -S {}", through.display()),
+            _ => ssh,
+        });
         rsync.arg(format!("{HOST}:{}/", self.source().display()));
-        rsync.arg(self.copy(Who::Rsync));
+        rsync.arg(self.copy(who));
         run(&mut rsync);
     }
 
@@ -168,6 +177,32 @@ impl Rig {
     }
 }
 
+fn socket(run: &Path) -> PathBuf {
+    run.join("master")
+}
+
+/// A connection that is open, for others to go through.
+fn master(ssh: &Path, run: &Path) -> Child {
+    let socket = socket(run);
+    let with = |options: &[&str]| {
+        let mut command = Command::new("ssh");
+        command.arg("-F").arg(ssh.join("ssh_config"));
+        command.arg("-S").arg(&socket).args(options).arg(HOST);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    };
+    let master = with(&["-M", "-N"]).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !with(&["-O", "check"]).status().unwrap().success() {
+        assert!(Instant::now() < deadline, "ssh does not connect");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    master
+}
+
 fn run(command: &mut Command) {
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -176,6 +211,8 @@ fn run(command: &mut Command) {
 
 impl Drop for Rig {
     fn drop(&mut self) {
+        drop(self.master.kill());
+        drop(self.master.wait());
         drop(self.server.kill());
         drop(self.server.wait());
     }
