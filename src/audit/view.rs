@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use super::changes::changes;
 use crate::mirror::durable;
 use crate::mirror::plan::{self, plan};
-use crate::mirror::store::Store;
+use crate::mirror::store::{Store, StoreError, TakenIn};
 use crate::report::Failure;
 use crate::tree::apply::{Apply, Modes};
 use crate::tree::content::ContentId;
@@ -26,8 +26,6 @@ use crate::tree::stamp::Stamps;
 
 /// Paths that are named; more are counted.
 const NAMED_MAX: usize = 100;
-/// Bytes read at once.
-const BUFFER: usize = 256 * 1024;
 
 /// The copy.
 #[derive(Debug)]
@@ -137,18 +135,13 @@ impl View {
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let opened = self.root.open_at(path, flags, Mode::empty())?;
-        let mut content = fs::File::from(opened).take(file.size);
-        // Bytes that are not of this hash and size are refused at the end.
-        let mut writer = store.writer(file.content, file.size);
-        let mut buffer = vec![0; BUFFER];
-        loop {
-            let count = content.read(&mut buffer)?;
-            match buffer.get(..count) {
-                Some(part) if !part.is_empty() => writer.take(part).map_err(io::Error::other)?,
-                Some(_) | None => break,
-            }
+        let content = fs::File::from(opened).take(file.size);
+        let taken = store.take_in(file.content, file.size, content);
+        match taken.map_err(io::Error::other)? {
+            TakenIn::Whole => Ok(()),
+            TakenIn::Another => Err(io::Error::other(StoreError::NotTheContent(file.content))),
+            TakenIn::Unreadable(error) => Err(error),
         }
-        writer.finish().map_err(io::Error::other)
     }
 
     /// Reads everything again, until `cancel` is set.

@@ -23,7 +23,7 @@ use super::plan::{self, Summary, plan};
 use super::progress::{Phase, Progress};
 use super::receive::{self, Missing, Received};
 use super::rsync::Rsync;
-use super::store::{GenerationHead, Store, StoreError};
+use super::store::{GenerationHead, Store, TakenIn};
 use crate::tree::content::ContentId;
 use crate::tree::directory::Directory;
 use crate::tree::entry::Entry;
@@ -283,21 +283,7 @@ fn take_in(
     if !is_same {
         return Ok(false);
     }
-    let mut writer = store.writer(missing.content, missing.size);
-    let mut file = std::fs::File::from(opened).take(missing.size);
-    let mut buffer = vec![0; 256 * 1024];
-    loop {
-        let Ok(count) = file.read(&mut buffer) else {
-            return Ok(false);
-        };
-        let Some(part) = buffer.get(..count).filter(|part| !part.is_empty()) else {
-            break;
-        };
-        writer.take(part)?;
-    }
-    match writer.finish() {
-        Ok(()) => Ok(true),
-        Err(StoreError::NotTheContent(_)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let file = std::fs::File::from(opened).take(missing.size);
+    let taken = store.take_in(missing.content, missing.size, file)?;
+    Ok(matches!(taken, TakenIn::Whole))
 }

@@ -18,7 +18,7 @@ use crate::mirror::error::MirrorError;
 use crate::mirror::peer::{Peer, PeerError};
 use crate::mirror::progress::{Amount, Phase, Progress};
 use crate::mirror::receive::{Missing, Received};
-use crate::mirror::store::{Store, StoreError};
+use crate::mirror::store::{Store, StoreError, TakenIn};
 use crate::tree::root::Root;
 
 /// What may come beside the contents: some for each file, with its name, and a share of all.
@@ -27,8 +27,6 @@ const BESIDE_SHARE: u64 = 64;
 const BESIDE_ALL: u64 = 1024 * 1024;
 /// How often the host's end of the mirror is asked whether it is still there while rsync works.
 const BEAT: Duration = Duration::from_mins(1);
-/// So much is read at once.
-const PART: usize = 256 * 1024;
 
 /// The private directory for what comes, until it is dropped.
 struct Landing {
@@ -57,28 +55,10 @@ impl Landing {
         let Some(file) = self.file(missing) else {
             return Ok(false);
         };
-        let mut writer = store.writer(missing.content, missing.size);
         // One byte more than it may have is noticed.
-        let mut file = file.take(missing.size.saturating_add(1));
-        let mut buffer = vec![0; PART];
-        loop {
-            let count = match file.read(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => return Ok(false),
-                Ok(count) => count,
-            };
-            let Some(part) = buffer.get(..count).filter(|part| !part.is_empty()) else {
-                break;
-            };
-            match writer.take(part) {
-                Err(StoreError::NotTheContent(_)) => return Ok(false),
-                taken => taken?,
-            }
-        }
-        match writer.finish() {
-            Err(StoreError::NotTheContent(_)) => Ok(false),
-            finished => finished.map(|()| true),
-        }
+        let file = file.take(missing.size.saturating_add(1));
+        let taken = store.take_in(missing.content, missing.size, file)?;
+        Ok(matches!(taken, TakenIn::Whole))
     }
 
     /// The file, when it is one.

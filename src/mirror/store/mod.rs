@@ -37,7 +37,7 @@ pub use content::Content;
 pub use error::{BadGeneration, StoreError};
 pub use generation::{GENERATION_MAX, GenerationHead, GenerationNumber};
 pub use pack::{GATHERED, PACK_MAX};
-pub use receive::{Large, Part, Writer};
+pub use receive::{Large, Part, TakenIn, Writer};
 pub use record::CHUNK;
 
 use record::Key;

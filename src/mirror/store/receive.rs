@@ -1,7 +1,7 @@
 //! How contents come into the store: proven by their hash before anything can find them.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 
 use blake3::hazmat::ChainingValue;
 
@@ -11,6 +11,9 @@ use super::Store;
 use super::content::Content;
 use super::error::StoreError;
 use super::record::{self, CHUNK, Header, Key};
+
+/// Bytes that are read at once.
+const READ: usize = 256 * 1024;
 
 /// Takes in one content whose bytes come in order.
 pub struct Writer<'a> {
@@ -33,6 +36,17 @@ pub struct Large<'a> {
     values: Vec<ChainingValue>,
     /// The content that a part was last taken from.
     held: Option<Content<'a>>,
+}
+
+/// What became of a content that was read.
+#[derive(Debug)]
+pub enum TakenIn {
+    /// It is in the store.
+    Whole,
+    /// It was another one.
+    Another,
+    /// It could not be read.
+    Unreadable(io::Error),
 }
 
 /// A piece of a chunk.
@@ -68,6 +82,39 @@ impl Store {
         let mut writer = self.writer(id, length_of(bytes));
         writer.take(bytes)?;
         writer.finish()
+    }
+
+    /// Takes in a content from where it is read.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn take_in(
+        &self,
+        id: ContentId,
+        size: u64,
+        mut from: impl Read,
+    ) -> Result<TakenIn, StoreError> {
+        let mut writer = self.writer(id, size);
+        let mut buffer = vec![0; READ];
+        let finished = loop {
+            let count = match from.read(&mut buffer) {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ok(TakenIn::Unreadable(error)),
+            };
+            let part = buffer.get(..count).unwrap_or_default();
+            if part.is_empty() {
+                break writer.finish();
+            }
+            match writer.take(part) {
+                Ok(()) => {}
+                failed => break failed,
+            }
+        };
+        match finished {
+            Err(StoreError::NotTheContent(_)) => Ok(TakenIn::Another),
+            finished => finished.map(|()| TakenIn::Whole),
+        }
     }
 
     /// Takes in a content of `size` bytes that come in order.
