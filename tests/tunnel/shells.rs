@@ -62,6 +62,17 @@ async fn m68_noise_without_end_is_named() {
     assert!(!text.contains('\u{1b}'));
 }
 
+/// A connection that is lost while the helper is started, before it is there or while it is sent, is what
+/// is told: not that a login printed nothing.
+#[tokio::test]
+async fn a_connection_that_is_lost_meanwhile_is_named() {
+    for login in [2, 3] {
+        let lose = format!("echo >> ~/logins; [ $(wc -l < ~/logins) = {login} ] && kill -9 $PPID");
+        let error = with_bashrc(&lose).await.unwrap_err();
+        assert!(matches!(error, LinkFailure::LinkLost { .. }), "{error}");
+    }
+}
+
 /// TB-10: a start-up file that exits is the cause that is told, with what it printed.
 #[tokio::test]
 async fn tb10_a_start_up_file_that_exits_is_named() {

@@ -80,11 +80,21 @@ impl Master {
     /// # Errors
     /// When it cannot be sent or does not run; the text holds what the login printed.
     pub async fn helper(&self, role: Role, nonce: Nonce) -> Result<Channel, LinkFailure> {
-        match self.helper_of(Program::own(), role, nonce).await {
+        let helped = match self.helper_of(Program::own(), role, nonce).await {
             Err(LinkFailure::NoHelper { architecture }) => {
                 let program = Program::beside(&architecture)?;
                 self.helper_of(program, role, nonce).await
             }
+            done => done,
+        };
+        match helped {
+            // A login may have ended because its connection did, which says more.
+            Err(
+                ended @ (LinkFailure::GreetingNotSeen { .. } | LinkFailure::HelperCannotRun { .. }),
+            ) => match self.is_alive().await {
+                Ok(()) => Err(ended),
+                Err(lost) => Err(lost),
+            },
             done => done,
         }
     }

@@ -270,7 +270,7 @@ impl Master {
     }
 
     /// Whether ssh still answers at all.
-    async fn is_alive(&self) -> Result<(), LinkFailure> {
+    pub(in crate::tunnel) async fn is_alive(&self) -> Result<(), LinkFailure> {
         let answer = self
             .answered(Awaited::Ssh, SOCKET_LIMIT, self.session.check())
             .await?;
