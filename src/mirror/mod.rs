@@ -59,6 +59,7 @@ mod recover;
 pub mod restore;
 pub mod rsync;
 pub mod secrets;
+mod sending;
 pub mod state;
 pub mod stop;
 pub mod store;

@@ -7,11 +7,13 @@
 mod contents;
 mod landing;
 mod line;
+mod patches;
 mod tree;
 
-pub use self::contents::{Sink, Wanted};
+pub use self::contents::{Sent, Sink, Source, Wanted};
 pub use self::landing::Located;
 pub use self::line::{Input, Output};
+pub use self::patches::Older;
 pub use self::tree::Known;
 
 use std::time::Duration;
@@ -298,6 +300,8 @@ fn unasked(answer: FromMirror<'_>) -> PeerError {
         | FromMirror::Staged { .. }
         | FromMirror::Located { .. }
         | FromMirror::Glanced { .. }
+        | FromMirror::Signature { .. }
+        | FromMirror::Delta { .. }
         | FromMirror::Ran(_) => Rule::Order.into(),
     }
 }

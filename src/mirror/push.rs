@@ -4,9 +4,7 @@
 //! stops the push, unless it is forced, and then it is pulled into a generation first.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io::{self, Read};
-
-use rustix::fs::{Mode, OFlags};
+use std::io;
 
 use super::agreed::Agreed;
 use super::brakes;
@@ -16,20 +14,20 @@ use super::far_tree;
 use super::held_back;
 use super::ignore_files;
 use super::items::{Item, items};
-use super::pair::{Ends, Local, NAMED_MAX, Pair};
-use super::peer::{Peer, PeerError};
+use super::pair::{Ends, NAMED_MAX, Pair};
+use super::peer::PeerError;
 use super::plan::{self, Plan, plan};
-use super::progress::{Amount, Phase, Progress};
+use super::progress::{Amount, Phase};
 use super::pull::PullOptions;
 use super::pushing::Pushing;
 use super::secrets::secret_names;
+use super::sending::Sending;
 use super::store::GenerationNumber;
 use crate::tree::content::ContentId;
 use crate::tree::directory::{Directory, TreeHash};
 use crate::tree::entry::Entry;
 use crate::tree::path::RelPath;
 use crate::tree::scan::Scan;
-use crate::tree::stamp::Stamp;
 use crate::wire::mirror::{Landed, RootState};
 
 /// What a user allows a push.
@@ -125,7 +123,7 @@ impl Pair {
         };
         pushing.begin(self.directory.path(), self.agreed.as_ref())?;
         let Pushing { before, wanted } = pushing;
-        pushed.sent = send(ends, &here, &pushed.plan)?;
+        pushed.sent = send(ends, &here, &before, &pushed.plan)?;
         let stays: BTreeSet<RelPath> = pushed
             .plan
             .kept
@@ -280,7 +278,12 @@ impl Pair {
 }
 
 /// Sends what is wanted, and has the steps executed.
-fn send(ends: &mut Ends<'_>, here: &Scan, plan: &Plan) -> Result<u64, MirrorError> {
+fn send(
+    ends: &mut Ends<'_>,
+    here: &Scan,
+    before: &Directory,
+    plan: &Plan,
+) -> Result<u64, MirrorError> {
     let (local, progress) = (&*ends.local, ends.progress);
     let all = Amount {
         entries: u64::try_from(plan.wanted.len()).unwrap_or(u64::MAX),
@@ -288,12 +291,17 @@ fn send(ends: &mut Ends<'_>, here: &Scan, plan: &Plan) -> Result<u64, MirrorErro
     };
     progress.begin(Phase::Sending, Some(all));
     let places = places_of(&here.tree);
-    let sent = match &mut ends.rsync {
-        Some(rsync) => {
-            let files = landed(&plan.wanted, &places)?;
-            rsync.stage(ends.peer, &local.path, &files, progress)?
-        }
-        None => stage(ends.peer, local, here, (plan, &places), progress)?,
+    let sent = if let Some(rsync) = &mut ends.rsync {
+        let files = landed(&plan.wanted, &places)?;
+        rsync.stage(ends.peer, &local.path, &files, progress)?
+    } else {
+        let source = Sending {
+            local,
+            here,
+            before,
+            places: &places,
+        };
+        source.stage(ends.peer, &plan.wanted, progress)?
     };
     let all = Amount {
         entries: u64::try_from(plan.steps.len()).unwrap_or(u64::MAX),
@@ -317,43 +325,6 @@ fn send(ends: &mut Ends<'_>, here: &Scan, plan: &Plan) -> Result<u64, MirrorErro
         kept: first(ran.kept),
         stopped: ran.stopped,
     })
-}
-
-/// Sends what is wanted over our own channel.
-fn stage(
-    peer: &mut Peer,
-    local: &Local,
-    here: &Scan,
-    (plan, places): (&Plan, &HashMap<ContentId, RelPath>),
-    progress: &dyn Progress,
-) -> Result<u64, MirrorError> {
-    let root = local.root()?;
-    let mut sent = 0;
-    let mut open = |content: ContentId| -> io::Result<Box<dyn Read>> {
-        let path = places.get(&content).ok_or(io::ErrorKind::NotFound)?;
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let opened = root.open_at(path, flags, Mode::empty())?;
-        let seen = Stamp::of(&rustix::fs::fstat(&opened)?);
-        let is_same = here
-            .stamps
-            .get(path)
-            .is_some_and(|was| seen.is_same_file(was));
-        if is_same {
-            return Ok(Box::new(std::fs::File::from(opened)));
-        }
-        let path = crate::escape::escape(path.as_bytes());
-        Err(io::Error::other(format!(
-            "{path} changed while it was pushed; push again"
-        )))
-    };
-    peer.stage(&plan.wanted, &mut open, &mut |bytes| {
-        sent += bytes;
-        progress.at(Amount {
-            entries: 0,
-            bytes: sent,
-        });
-    })?;
-    Ok(sent)
 }
 
 /// What is wanted, each with a file that has it.

@@ -1,6 +1,7 @@
 //! Contents of a tree at the other end, into the store: those that are not there.
 
 mod large;
+mod residual;
 
 use std::collections::HashMap;
 

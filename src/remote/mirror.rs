@@ -3,6 +3,7 @@
 //!
 //! The same end serves a mirror within one machine: it speaks over any two descriptors.
 
+mod delta;
 mod glance;
 mod landing;
 mod listing;

@@ -110,6 +110,23 @@ pub enum ToMirror<'a> {
         /// Which.
         files: Vec<RelPath>,
     },
+    /// Send the signature of a part of a file, as [`super::delta`] makes it. Answered by
+    /// [`FromMirror::Signature`], or [`FromMirror::Gone`].
+    Sign(Wish),
+    /// The next part of a content that is staged, as a delta of what the tree has. Answered by
+    /// [`FromMirror::Done`]; by [`FromMirror::Gone`] where it gives other bytes: then nothing was taken.
+    #[serde(borrow)]
+    Patch(Patch<'a>),
+    /// Send what a part of a content has that these bytes have not, as [`super::delta`] says it.
+    /// Answered by [`FromMirror::Delta`]; by [`FromMirror::Gone`] where it is not there any more or
+    /// most of it is new.
+    Delta {
+        /// Which part.
+        wish: Wish,
+        /// Of the bytes.
+        #[serde(with = "serde_bytes", borrow)]
+        signature: Cow<'a, [u8]>,
+    },
 }
 
 /// A file that another program brought.
@@ -161,6 +178,22 @@ pub struct Pieces<'a> {
     /// The parts, one behind the other.
     #[serde(with = "serde_bytes", borrow)]
     pub bytes: Cow<'a, [u8]>,
+}
+
+/// A part of a content that comes as a delta.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Patch<'a> {
+    /// Which content, counted as in [`ToMirror::Stage`].
+    pub content: u32,
+    /// What it is a delta of.
+    pub base: Wish,
+    /// The delta.
+    #[serde(with = "serde_bytes", borrow)]
+    pub delta: Cow<'a, [u8]>,
+    /// Bytes that it gives.
+    pub length: u32,
+    /// Their hash.
+    pub hash: ContentId,
 }
 
 /// From the host.
@@ -229,6 +262,18 @@ pub enum FromMirror<'a> {
     Glanced {
         /// The looks.
         seen: Vec<Option<Glimpse>>,
+    },
+    /// The signature of a part of a file.
+    Signature {
+        /// The signature.
+        #[serde(with = "serde_bytes", borrow)]
+        signature: Cow<'a, [u8]>,
+    },
+    /// What a part of a content has that is new.
+    Delta {
+        /// The delta.
+        #[serde(with = "serde_bytes", borrow)]
+        delta: Cow<'a, [u8]>,
     },
 }
 

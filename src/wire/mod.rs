@@ -8,6 +8,7 @@
 //! Both programs are of one build (the greeting says so), so that nothing is ever negotiated.
 
 pub mod bytes;
+pub mod delta;
 pub mod digits;
 pub mod frame;
 pub mod greeting;

@@ -21,6 +21,7 @@ mod disk;
 mod host;
 mod hostile;
 mod kills;
+mod large;
 mod model;
 mod rig;
 mod rsync;

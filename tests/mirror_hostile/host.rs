@@ -11,10 +11,10 @@ use labproxy::tree::directory::{Directory, Listed};
 use labproxy::tree::entry::{Entry, File, LinkText, Seen};
 use labproxy::tree::path::{Name, RelPath};
 use labproxy::wire::bytes::ByteString;
-use labproxy::wire::frame;
 use labproxy::wire::mirror::{
     FromMirror, Glimpse, Pieces, Ran, RootState, Scanned, ToMirror, Wish,
 };
+use labproxy::wire::{delta, frame};
 
 /// What goes out in place of an answer.
 pub(crate) enum Say {
@@ -137,9 +137,11 @@ impl Host {
             ToMirror::Stage { .. } | ToMirror::Landed { .. } => {
                 vec![FromMirror::Staged { have: Vec::new() }]
             }
+            ToMirror::Delta { wish, signature } => vec![self.delta(wish, signature.to_vec())],
             ToMirror::Glance { files } => vec![FromMirror::Glanced {
                 seen: files.iter().map(|path| self.glimpse(path)).collect(),
             }],
+            ToMirror::Sign(_) | ToMirror::Patch(_) => vec![FromMirror::Gone { wish: 0 }],
             ToMirror::StageEnd | ToMirror::Unstage => vec![FromMirror::Done],
             ToMirror::Pieces(_) | ToMirror::Steps(_) | ToMirror::Here => Vec::new(),
             ToMirror::Run => vec![FromMirror::Ran(Ran::default())],
@@ -158,6 +160,20 @@ impl Host {
             modified: (1, 2),
             changed: (3, 4),
         })
+    }
+
+    fn delta(&self, wish: &Wish, signature: Vec<u8>) -> FromMirror<'static> {
+        let Some(Entry::File(file)) = self.tree.find(&wish.path) else {
+            return FromMirror::Gone { wish: 0 };
+        };
+        let bytes = &self.contents[&file.content];
+        let part = &bytes[wish.offset as usize..][..wish.length as usize];
+        match delta::delta(signature, part) {
+            Some(delta) => FromMirror::Delta {
+                delta: delta.into(),
+            },
+            None => FromMirror::Gone { wish: 0 },
+        }
     }
 
     fn groups(&self, content: &ContentId) -> FromMirror<'static> {

@@ -13,6 +13,7 @@
 )]
 
 mod contents;
+mod deltas;
 #[path = "../support/finished.rs"]
 mod finished;
 mod glances;

@@ -11,8 +11,8 @@ use labproxy::mirror::pull::PullOptions;
 use labproxy::tree::content::ContentId;
 use labproxy::tree::entry::{File, LinkText, Seen};
 use labproxy::tree::step::Step;
-use labproxy::wire::frame;
-use labproxy::wire::mirror::{Landed, Pieces, ToMirror, Wish};
+use labproxy::wire::mirror::{Landed, Patch, Pieces, ToMirror, Wish};
+use labproxy::wire::{delta, frame};
 
 use super::host::{Host, channels, path};
 use super::oracle::{HostPlace, check_peer, converse_fully};
@@ -184,6 +184,18 @@ fn orders() -> Vec<Vec<u8>> {
             packed: false,
             bytes: b"pushed"[..].into(),
         }),
+        ToMirror::Stage {
+            contents: vec![(ContentId::of(b"patched"), 7)],
+        },
+        ToMirror::Patch(Patch {
+            content: 0,
+            base: wish("a", 5),
+            delta: delta::delta(delta::signature(b""), b"patched")
+                .unwrap()
+                .into(),
+            length: 7,
+            hash: ContentId::of(b"patched"),
+        }),
         ToMirror::StageEnd,
         ToMirror::Steps(steps(&file, text)),
         ToMirror::Run,
@@ -191,6 +203,11 @@ fn orders() -> Vec<Vec<u8>> {
         ToMirror::Fetch {
             wishes: vec![wish("n/m", 6), wish("d/key", 8)],
             packs: false,
+        },
+        ToMirror::Sign(wish("d/key", 8)),
+        ToMirror::Delta {
+            wish: wish("d/key", 8),
+            signature: delta::signature(b"another").into(),
         },
         ToMirror::Glance {
             files: vec![path("d/key"), path("out/precious"), path("none")],

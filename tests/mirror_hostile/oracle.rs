@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use labproxy::mirror::peer::{Input, Known, Output, Peer, PeerError, Sink, Wanted};
+use labproxy::mirror::peer::{Input, Known, Output, Peer, PeerError, Sink, Source, Wanted};
 use labproxy::mirror::store::StoreError;
 use labproxy::remote::login::Login;
 use labproxy::remote::mirror::carry_out;
@@ -20,8 +20,8 @@ use labproxy::tree::limits::Limits;
 use labproxy::tree::mirror_id::MirrorId;
 use labproxy::tree::path::{DEPTH_MAX, Name, RelPath};
 use labproxy::wire::bytes::ByteString;
-use labproxy::wire::frame;
 use labproxy::wire::mirror::{Landed, Open, ToMirror};
+use labproxy::wire::{delta, frame};
 
 /// Small ones, so that they are met.
 const LIMITS: Limits = Limits {
@@ -71,6 +71,14 @@ fn converse(peer: &mut Peer, steps: &mut u32) -> Result<(), PeerError> {
         }
     }
     let wanted: Vec<Wanted> = wanted.into_iter().map(|(wanted, _)| wanted).collect();
+    let files: Vec<RelPath> = wanted.iter().map(|wanted| wanted.path.clone()).collect();
+    assert_eq!(peer.glance(&files)?.len(), files.len());
+    if let Some(part) = wanted.first()
+        && let Some(delta) = peer.delta(part, delta::signature(b"first"))?
+        && let Some(made) = delta::apply(b"first", &delta, 5)
+    {
+        assert_eq!(made.len(), 5);
+    }
     let mut counting = Counting {
         wanted: &wanted,
         next: 0,
@@ -81,8 +89,13 @@ fn converse(peer: &mut Peer, steps: &mut u32) -> Result<(), PeerError> {
     *steps += 1;
     peer.take(true)?;
     let contents = [(ContentId::of(b"abc"), 3), (ContentId::of(b""), 0)];
-    let open = &mut |_| Ok::<Box<dyn io::Read>, _>(Box::new(Cursor::new(b"abc")));
-    peer.stage(&contents, open, &mut |_| {})?;
+    let source = &mut |_| {
+        Ok(Source {
+            bytes: Box::new(Cursor::new(b"abc")),
+            older: None,
+        })
+    };
+    peer.stage(&contents, source, &mut |_, _| {})?;
     peer.run(&[], &mut |_, _| {})?;
     *steps += 1;
     let located = peer.locate(true)?;

@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use super::{Peer, PeerError, Rule, unasked};
+use super::{Older, Peer, PeerError, Rule, unasked};
 use crate::mirror::store::StoreError;
 use crate::tree::content::ContentId;
 use crate::tree::path::RelPath;
@@ -18,6 +18,33 @@ pub struct Wanted {
     pub offset: u64,
     /// Its length.
     pub length: u64,
+}
+
+/// Where a content that is sent comes from.
+pub struct Source<'a> {
+    /// Its bytes.
+    pub bytes: Box<dyn Read + 'a>,
+    /// What the other end has of it.
+    pub older: Option<Older>,
+}
+
+/// Told of bytes that are at the other end, and of those that were sent for them.
+pub type Sent<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// A file that is sent ended early.
+pub(super) fn shorter() -> PeerError {
+    let text = "a file became shorter while it was sent; run it again";
+    PeerError::Here(std::io::Error::other(text))
+}
+
+impl Wanted {
+    fn wish(&self) -> Wish {
+        Wish {
+            path: self.path.clone(),
+            offset: self.offset,
+            length: self.length,
+        }
+    }
 }
 
 /// Keeps what comes.
@@ -73,12 +100,7 @@ impl Peer {
         first: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let wishes = batch.iter().map(|wanted| Wish {
-            path: wanted.path.clone(),
-            offset: wanted.offset,
-            length: wanted.length,
-        });
-        let (wishes, packs) = (wishes.collect(), self.packs);
+        let (wishes, packs) = (batch.iter().map(Wanted::wish).collect(), self.packs);
         self.line.say(&ToMirror::Fetch { wishes, packs })?;
         let mut at = Coming {
             batch,
@@ -108,17 +130,40 @@ impl Peer {
         }
     }
 
+    /// What a part has that the bytes of a signature have not: nothing when most of it is new, or the
+    /// other end has it no more. It is not proven.
+    ///
+    /// # Errors
+    /// When the other end is lost or says something else.
+    pub fn delta(
+        &mut self,
+        wanted: &Wanted,
+        signature: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, PeerError> {
+        self.line.say(&ToMirror::Delta {
+            wish: wanted.wish(),
+            signature: signature.into(),
+        })?;
+        match self.line.hear()? {
+            FromMirror::Delta { delta } => Ok(Some(delta.into_owned())),
+            FromMirror::Gone { wish: 0 } => Ok(None),
+            FromMirror::Gone { .. } => Err(Rule::Index.into()),
+            other => Err(unasked(other)),
+        }
+    }
+
     /// Sends contents that are wanted there, each by its id and size; what the other end has
-    /// staged already is not sent. `open` gives a content's bytes. Tells `progress` each number of
-    /// bytes that was sent.
+    /// staged already is not sent. `source` gives a content's bytes, and may name an older version there:
+    /// then only what is new is sent. Tells `progress` of bytes that are there, and how many were sent
+    /// for them.
     ///
     /// # Errors
     /// When a content cannot be read or has another size, or the other end is lost.
     pub fn stage<'a>(
         &mut self,
         contents: &[(ContentId, u64)],
-        open: &mut dyn FnMut(ContentId) -> std::io::Result<Box<dyn Read + 'a>>,
-        progress: &mut dyn FnMut(u64),
+        source: &mut dyn FnMut(ContentId) -> std::io::Result<Source<'a>>,
+        progress: Sent<'_>,
     ) -> Result<(), PeerError> {
         for batch in contents.chunks(ASKED_MAX) {
             self.line.say(&ToMirror::Stage {
@@ -133,8 +178,14 @@ impl Peer {
                 if have.binary_search(&index).is_ok() {
                     continue;
                 }
-                let mut from = open(*content)?;
-                self.send(&mut packer, index, &mut from, *size, progress)?;
+                let Source { mut bytes, older } = source(*content)?;
+                match older {
+                    Some(older) => {
+                        let content = (index, *size, &older);
+                        self.patch(&mut packer, content, &mut bytes, progress)?;
+                    }
+                    None => self.send(&mut packer, index, &mut bytes, *size, progress)?,
+                }
             }
             self.flush(&mut packer, progress)?;
             self.line.say(&ToMirror::StageEnd)?;
@@ -146,13 +197,13 @@ impl Peer {
         Ok(())
     }
 
-    fn send(
+    pub(super) fn send(
         &mut self,
         packer: &mut Packer,
         index: u32,
         from: &mut dyn Read,
         size: u64,
-        progress: &mut dyn FnMut(u64),
+        progress: Sent<'_>,
     ) -> Result<(), PeerError> {
         let mut left = size;
         loop {
@@ -164,8 +215,7 @@ impl Peer {
                 .min(packer.room());
             let count = packer.add(index, part, |buffer| from.read(buffer))?;
             if count == 0 && left > 0 {
-                let text = "a file became shorter while it was sent; run it again";
-                return Err(PeerError::Here(std::io::Error::other(text)));
+                return Err(shorter());
             }
             left = left.saturating_sub(u64::try_from(count).unwrap_or(u64::MAX));
             if left == 0 {
@@ -174,10 +224,10 @@ impl Peer {
         }
     }
 
-    fn flush(
+    pub(super) fn flush(
         &mut self,
         packer: &mut Packer,
-        progress: &mut dyn FnMut(u64),
+        progress: Sent<'_>,
     ) -> Result<(), PeerError> {
         if packer.is_empty() {
             return Ok(());
@@ -185,7 +235,7 @@ impl Peer {
         let pieces = packer.take();
         let length = u64::from(pieces.length);
         self.line.say(&ToMirror::Pieces(pieces))?;
-        progress(length);
+        progress(length, length);
         Ok(())
     }
 

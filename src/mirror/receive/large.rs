@@ -2,9 +2,8 @@
 //!
 //! The values of its groups come first and prove themselves. Chunks that the store knows are not
 //! asked for; of the others only the groups that the older version has not at the same place.
-//! What was inserted shifts everything behind it: then this fetches the rest whole.
 
-use super::Missing;
+use super::{Missing, residual};
 use crate::mirror::ahead::{Ahead, Writing};
 use crate::mirror::peer::{Peer, PeerError, Sink, Wanted};
 use crate::mirror::store::{CHUNK, Large, Part, Store, StoreError};
@@ -59,7 +58,11 @@ pub(super) fn receive(
         progress,
     };
     assembly.advance()?;
-    peer.fetch(&wanted, &mut assembly)?;
+    let older = match held {
+        Some((content, _)) => Some(store.open_content(&content)?),
+        None => None,
+    };
+    residual::fetch(peer, older, &groups, &wanted, &mut assembly)?;
     let (bytes, gone, written) = (assembly.bytes, assembly.gone, assembly.ahead);
     if gone {
         return Ok(None);
@@ -124,7 +127,7 @@ fn same(one: &Groups, other: &Groups, offset: u64, length: u64) -> bool {
 }
 
 /// Puts chunks together as their runs come.
-struct Assembly<'a, 'b, 'c> {
+pub(super) struct Assembly<'a, 'b, 'c> {
     large: &'a mut Large<'b>,
     /// The file that is written beside it, where all of it comes.
     ahead: Option<Writing>,
@@ -142,6 +145,24 @@ struct Assembly<'a, 'b, 'c> {
 }
 
 impl Assembly<'_, '_, '_> {
+    /// Whether something of the content cannot come any more.
+    pub(super) const fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Takes a run of which only so many bytes came.
+    pub(super) fn derive(
+        &mut self,
+        index: usize,
+        bytes: &[u8],
+        came: u64,
+    ) -> Result<(), StoreError> {
+        let before = self.bytes;
+        self.take(index, bytes)?;
+        self.bytes = before.saturating_add(came);
+        self.whole(index)
+    }
+
     /// Puts every chunk for which nothing is to come any more.
     fn advance(&mut self) -> Result<(), StoreError> {
         loop {

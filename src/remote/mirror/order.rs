@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::landing::Landing;
 use super::root::OpenRoot;
 use super::staging::Staging;
-use super::{Line, glance, listing, sending};
+use super::{Line, delta, glance, listing, sending};
 use crate::remote::login::Login;
 use crate::tree::apply::{Applied, Apply, Contents, Modes};
 use crate::tree::content::ContentId;
@@ -21,8 +21,8 @@ use crate::tree::scan::{self, Progress, Scan};
 use crate::tree::step::Step;
 use crate::wire::bytes::ByteString;
 use crate::wire::mirror::{
-    ASKED_MAX, FromMirror, Landed, NAMED_MAX, Open, Pieces, Ran, RootState, Scanned, ToMirror,
-    WORKING_MS, Wish,
+    ASKED_MAX, FromMirror, Landed, NAMED_MAX, Open, Patch, Pieces, Ran, RootState, Scanned,
+    ToMirror, WORKING_MS, Wish,
 };
 use crate::wire::pieces;
 
@@ -96,6 +96,11 @@ impl<'a> Orders<'a> {
             ToMirror::Groups { content } => {
                 listing::groups(line, opened.seen()?.groups.get(&content))
             }
+            ToMirror::Delta { wish, signature } => {
+                delta::send(line, opened.as_seen()?, &wish, signature.into_owned())
+            }
+            ToMirror::Sign(wish) => delta::sign(line, opened.as_seen()?, &wish),
+            ToMirror::Patch(patch) => opened.patch(&patch, line),
             ToMirror::Fetch { wishes, packs } => opened.fetch(&wishes, packs, line),
             ToMirror::Stage { contents } => opened.stage(&contents, line),
             ToMirror::Pieces(pieces) => opened.receive(&pieces),
@@ -134,6 +139,27 @@ impl Opened {
     fn seen(&self) -> Result<&Scan, String> {
         let scan = self.scan.as_ref();
         scan.ok_or_else(|| "an order that needs a scan before it".to_owned())
+    }
+
+    fn as_seen(&self) -> Result<delta::Seen<'_>, String> {
+        Ok(delta::Seen {
+            root: self.root()?,
+            stamps: &self.seen()?.stamps,
+        })
+    }
+
+    fn patch(&mut self, patch: &Patch<'_>, line: &mut Line) -> Result<(), String> {
+        let made = delta::patched(self.as_seen()?, patch)?;
+        let Some(bytes) = made else {
+            return line.say(&FromMirror::Gone { wish: 0 });
+        };
+        self.receiving()?.add(patch.content, &bytes)?;
+        line.say(&FromMirror::Done)
+    }
+
+    fn receiving(&mut self) -> Result<&mut Receiving, String> {
+        let receiving = self.staging.as_mut();
+        receiving.ok_or_else(|| "contents that were not announced".to_owned())
     }
 
     fn scan(&mut self, line: &mut Line) -> Result<(), String> {
@@ -206,18 +232,11 @@ impl Opened {
     }
 
     fn receive(&mut self, pieces: &Pieces<'_>) -> Result<(), String> {
-        let receiving = self
-            .staging
-            .as_mut()
-            .ok_or("contents that were not announced")?;
-        receiving.take(pieces)
+        self.receiving()?.take(pieces)
     }
 
     fn staged(&mut self, line: &mut Line) -> Result<(), String> {
-        let receiving = self
-            .staging
-            .as_ref()
-            .ok_or("contents that were not announced")?;
+        let receiving = self.receiving()?;
         if receiving.whole < receiving.missing.len() {
             return Err("the contents that were announced did not all come".to_owned());
         }
@@ -312,22 +331,27 @@ impl Receiving {
                 .split_at_checked(length)
                 .ok_or("parts that are too long")?;
             rest = after;
-            let next = self.missing.get(self.whole);
-            let Some((expected, content, size)) = next.filter(|(next, ..)| next == index) else {
-                return Err("contents in another order than they were announced".to_owned());
-            };
-            debug_assert_eq!(expected, index);
-            if !self.staging.is_filling() {
-                let begun = self.staging.begin(*content, *size);
-                begun.map_err(|error| error.to_string())?;
-            }
-            if !part.is_empty() {
-                let added = self.staging.add(part);
-                added.map_err(|error| error.to_string())?;
-            }
-            if !self.staging.is_filling() {
-                self.whole += 1;
-            }
+            self.add(*index, part)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the next part of a content.
+    fn add(&mut self, index: u32, part: &[u8]) -> Result<(), String> {
+        let next = self.missing.get(self.whole);
+        let Some((_, content, size)) = next.filter(|(next, ..)| *next == index) else {
+            return Err("contents in another order than they were announced".to_owned());
+        };
+        if !self.staging.is_filling() {
+            let begun = self.staging.begin(*content, *size);
+            begun.map_err(|error| error.to_string())?;
+        }
+        if !part.is_empty() {
+            let added = self.staging.add(part);
+            added.map_err(|error| error.to_string())?;
+        }
+        if !self.staging.is_filling() {
+            self.whole += 1;
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ fn send_one(
 }
 
 /// The file, when it is still the one that the scan saw.
-fn open(root: &Root, stamps: &Stamps, wish: &Wish) -> Option<File> {
+pub(super) fn open(root: &Root, stamps: &Stamps, wish: &Wish) -> Option<File> {
     let seen = stamps.get(&wish.path)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = root.open_at(&wish.path, flags, Mode::empty()).ok()?;
