@@ -339,14 +339,14 @@ fn relay(
     );
     let mut relayed = Response::new(ProxyBody::Relay(Relay::new(flow, proxy.clone())));
     *relayed.status_mut() = parts.status;
-    *relayed.headers_mut() = answer_headers(&parts.headers, parts.status, credential);
+    *relayed.headers_mut() = answer_headers(parts.headers, parts.status, credential);
     Ok(relayed)
 }
 
 /// The listed headers, without one that quotes the credential. A credential that was refused will
 /// be refused again, so no client should try.
 pub(crate) fn answer_headers(
-    upstream: &HeaderMap,
+    upstream: HeaderMap,
     status: StatusCode,
     credential: &Credential,
 ) -> HeaderMap {

@@ -84,10 +84,11 @@ async fn forward(
     if head.status.is_informational() {
         return Err(Refusal::Upstream(UpstreamTrouble::Broken));
     }
-    let headers = answer_headers(&head.headers, head.status, &credential);
+    let is_framed = headers::is_framed(head.version, &head.headers);
+    let headers = answer_headers(head.headers, head.status, &credential);
     let flow = Flow::new(
         incoming,
-        headers::is_framed(head.version, &head.headers),
+        is_framed,
         LeakGuard::new(credential),
         None,
         lease,

@@ -44,10 +44,10 @@ const REQUEST_PREFIX: &str = "x-stainless-";
 
 /// Request headers that change who is billed: refused by name, not dropped, since the caller would
 /// believe that somebody else pays.
-const OTHER_PAYER: [&str; 3] = [
-    "anthropic-user-profile-id",
-    "anthropic-workspace-id",
-    "anthropic-organization-id",
+const OTHER_PAYER: [HeaderName; 3] = [
+    HeaderName::from_static("anthropic-user-profile-id"),
+    HeaderName::from_static("anthropic-workspace-id"),
+    HeaderName::from_static("anthropic-organization-id"),
 ];
 
 /// Response headers that pass back, beside those of [`RESPONSE_PREFIX`].
@@ -89,7 +89,7 @@ pub fn forward(
     kind: CredentialKind,
     policy: &GatePolicy,
 ) -> Result<Forwarded, GateRefusal> {
-    if let Some(name) = OTHER_PAYER.iter().find(|name| client.contains_key(**name)) {
+    if let Some(name) = OTHER_PAYER.iter().find(|name| client.contains_key(*name)) {
         return Err(GateRefusal::Feature {
             what: format!("header {name}"),
             why: "it changes who is billed".to_owned(),
@@ -97,9 +97,10 @@ pub fn forward(
         });
     }
     let mut headers = HeaderMap::with_capacity(client.len());
+    let any_named = client.contains_key(CONNECTION);
     for (name, value) in client {
         let listed = REQUEST.contains(name) || name.as_str().starts_with(REQUEST_PREFIX);
-        if listed && !is_named_by_connection(client, name) {
+        if listed && !(any_named && is_named_by_connection(client, name)) {
             headers.append(name, value.clone());
         }
     }
@@ -123,22 +124,27 @@ pub fn is_framed(version: Version, headers: &HeaderMap) -> bool {
     }
 }
 
-/// The headers to give back to the client.
+/// The headers to give back to the client: those of `upstream` without all others.
 ///
 /// A length beside chunks is not the body's (RFC 9112, 6.3) and would cut it for the client.
-pub fn give_back(upstream: &HeaderMap) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(upstream.len());
+pub fn give_back(mut upstream: HeaderMap) -> HeaderMap {
     let is_chunked = upstream.contains_key(TRANSFER_ENCODING);
-    for (name, value) in upstream {
-        if is_chunked && name == CONTENT_LENGTH {
-            continue;
-        }
+    let any_named = upstream.contains_key(CONNECTION);
+    let passes = |name: &HeaderName| {
         let listed = RESPONSE.contains(name) || name.as_str().starts_with(RESPONSE_PREFIX);
-        if listed && !is_named_by_connection(upstream, name) {
-            headers.append(name, value.clone());
-        }
+        listed
+            && !(is_chunked && name == CONTENT_LENGTH)
+            && !(any_named && is_named_by_connection(&upstream, name))
+    };
+    let others: Vec<HeaderName> = upstream
+        .keys()
+        .filter(|name| !passes(name))
+        .cloned()
+        .collect();
+    for name in others {
+        upstream.remove(name);
     }
-    headers
+    upstream
 }
 
 fn is_named_by_connection(headers: &HeaderMap, name: &HeaderName) -> bool {

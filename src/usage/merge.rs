@@ -3,7 +3,12 @@
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
+
+/// Members that the outermost object has room for from the beginning: a usage object has about as
+/// many. Inner ones get theirs as they grow, since a hostile answer could have any number of them.
+const MEMBERS: usize = 8;
 
 /// Deepest nesting that is read. The provider's own objects have a handful of levels.
 const DEPTH: usize = 32;
@@ -78,17 +83,11 @@ impl<'de> Visitor<'de> for Lossless {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
+        let is_outermost = self.levels.saturating_add(1) == DEPTH;
+        let mut map = Map::with_capacity(if is_outermost { MEMBERS } else { 0 });
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(self)?;
-            match map.get_mut(&key) {
-                Some(earlier) => {
-                    merge_value(&key, earlier, value);
-                }
-                None => {
-                    map.insert(key, value);
-                }
-            }
+            put(&mut map, key, value);
         }
         Ok(Value::Object(map))
     }
@@ -101,14 +100,23 @@ impl<'de> Visitor<'de> for Lossless {
 pub(super) fn merge_usage(merged: &mut Map<String, Value>, new: Map<String, Value>) -> bool {
     let mut fell = false;
     for (key, value) in new {
-        match merged.get_mut(&key) {
-            Some(earlier) => fell |= merge_value(&key, earlier, value),
-            None => {
-                merged.insert(key, value);
-            }
-        }
+        fell |= put(merged, key, value);
     }
     fell
+}
+
+/// Puts one value beside, or into, what there is; true when a counter fell.
+fn put(merged: &mut Map<String, Value>, key: String, value: Value) -> bool {
+    match merged.entry(key) {
+        Entry::Vacant(place) => {
+            place.insert(value);
+            false
+        }
+        Entry::Occupied(mut earlier) => {
+            let key = earlier.key().clone();
+            merge_value(&key, earlier.get_mut(), value)
+        }
+    }
 }
 
 fn merge_value(key: &str, earlier: &mut Value, new: Value) -> bool {

@@ -65,8 +65,8 @@ impl Usage {
             "cache_creation_input_tokens",
             "cache_read_input_tokens",
         ];
-        let numbers = keys.map(|key| self.raw.get(key).is_some_and(serde_json::Value::is_number));
-        numbers.contains(&true)
+        let is_number = |key: &str| self.raw.get(key).is_some_and(serde_json::Value::is_number);
+        keys.into_iter().any(is_number)
     }
 }
 

@@ -11,13 +11,12 @@ const DEPTH: usize = 8;
 /// Most odd counters that are named; a hostile response could have any number of them.
 const MOST_NAMED: usize = 32;
 
-/// The four counters that every record has, with the place each takes.
-const COUNTERS: [&str; 4] = [
-    "input_tokens",
-    "output_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-];
+/// The four counters that every record has.
+const COUNTERS: [&str; 4] = [INPUT, OUTPUT, CACHE_CREATION, CACHE_READ];
+const INPUT: &str = "input_tokens";
+const OUTPUT: &str = "output_tokens";
+const CACHE_CREATION: &str = "cache_creation_input_tokens";
+const CACHE_READ: &str = "cache_read_input_tokens";
 const SPLIT: &str = "cache_creation";
 const FIVE_MINUTES: &str = "ephemeral_5m_input_tokens";
 const ONE_HOUR: &str = "ephemeral_1h_input_tokens";
@@ -28,9 +27,6 @@ impl Usage {
         let mut odd = Odd::default();
         let mut usage = Self {
             top: odd.counts("", &raw),
-            speed: text(&raw, "speed"),
-            geo: text(&raw, "inference_geo"),
-            service_tier: text(&raw, "service_tier"),
             fell,
             ..Self::default()
         };
@@ -38,7 +34,9 @@ impl Usage {
             match key.as_str() {
                 // Already in the counts; `fallback_credit` moves tokens between them.
                 SPLIT | "fallback_credit" => {}
-                "speed" | "inference_geo" | "service_tier" => odd.is_text(key, value),
+                "speed" => usage.speed = odd.text(key, value),
+                "inference_geo" => usage.geo = odd.text(key, value),
+                "service_tier" => usage.service_tier = odd.text(key, value),
                 "server_tool_use" => usage.web_searches = odd.server_tools(value),
                 "iterations" => usage.iterations = odd.iterations(value),
                 key if COUNTERS.contains(&key) || key.ends_with("_details") => {}
@@ -60,52 +58,60 @@ struct Odd {
 }
 
 impl Odd {
+    /// One pass: looking up each of so few members would take longer.
     fn counts(&mut self, at: &str, record: &Map<String, Value>) -> Counts {
-        let [input, output, cache_creation, cache_read] =
-            COUNTERS.map(|key| self.count(at, key, record.get(key)));
-        let split = match record.get(SPLIT) {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(split)) => {
-                let at = joined(at, SPLIT);
-                for (key, value) in split {
-                    if key != FIVE_MINUTES && key != ONE_HOUR {
-                        self.unknown_value(&joined(&at, key), value, DEPTH);
-                    }
+        let mut counts = Counts::default();
+        for (key, value) in record {
+            let place = match key.as_str() {
+                INPUT => &mut counts.input,
+                OUTPUT => &mut counts.output,
+                CACHE_CREATION => &mut counts.cache_creation,
+                CACHE_READ => &mut counts.cache_read,
+                SPLIT => {
+                    counts.split = self.split(&joined(at, SPLIT), value);
+                    continue;
                 }
-                Some((
-                    self.count(&at, FIVE_MINUTES, split.get(FIVE_MINUTES)),
-                    self.count(&at, ONE_HOUR, split.get(ONE_HOUR)),
-                ))
+                _ => continue,
+            };
+            *place = self.count(at, key, value);
+        }
+        counts
+    }
+
+    fn split(&mut self, at: &str, value: &Value) -> Option<(u64, u64)> {
+        let Value::Object(split) = value else {
+            if !value.is_null() {
+                name(&mut self.unreadable, at);
             }
-            Some(_) => {
-                name(&mut self.unreadable, &joined(at, SPLIT));
-                None
-            }
+            return None;
         };
-        Counts {
-            input,
-            output,
-            cache_creation,
-            cache_read,
-            split,
+        let (mut five_minutes, mut one_hour) = (0, 0);
+        for (key, value) in split {
+            match key.as_str() {
+                FIVE_MINUTES => five_minutes = self.count(at, key, value),
+                ONE_HOUR => one_hour = self.count(at, key, value),
+                _ => self.unknown_value(&joined(at, key), value, DEPTH),
+            }
         }
+        Some((five_minutes, one_hour))
     }
 
-    /// A known counter: null and absent are zero, anything else must be a whole number.
-    fn count(&mut self, at: &str, key: &str, value: Option<&Value>) -> u64 {
-        match value {
-            None | Some(Value::Null) => 0,
-            Some(value) => value.as_u64().unwrap_or_else(|| {
-                name(&mut self.unreadable, &joined(at, key));
-                0
-            }),
+    /// A known counter: null is zero, anything else must be a whole number.
+    fn count(&mut self, at: &str, key: &str, value: &Value) -> u64 {
+        if value.is_null() {
+            return 0;
         }
+        value.as_u64().unwrap_or_else(|| {
+            name(&mut self.unreadable, &joined(at, key));
+            0
+        })
     }
 
-    fn is_text(&mut self, key: &str, value: &Value) {
+    fn text(&mut self, key: &str, value: &Value) -> Option<String> {
         if !matches!(value, Value::Null | Value::String(_)) {
             name(&mut self.unreadable, key);
         }
+        value.as_str().map(str::to_owned)
     }
 
     fn server_tools(&mut self, value: &Value) -> u64 {
@@ -113,13 +119,16 @@ impl Odd {
         match value {
             Value::Null => 0,
             Value::Object(tools) => {
+                let mut searches = 0;
                 for (key, value) in tools {
-                    // A fetch has no fee of its own.
-                    if key != "web_search_requests" && key != "web_fetch_requests" {
-                        self.unknown_value(&joined(at, key), value, DEPTH);
+                    match key.as_str() {
+                        "web_search_requests" => searches = self.count(at, key, value),
+                        // A fetch has no fee of its own.
+                        "web_fetch_requests" => {}
+                        _ => self.unknown_value(&joined(at, key), value, DEPTH),
                     }
                 }
-                self.count(at, "web_search_requests", tools.get("web_search_requests"))
+                searches
             }
             _ => {
                 name(&mut self.unreadable, at);
