@@ -129,7 +129,7 @@ impl Journal {
     /// When one is there already, or it cannot be written.
     pub fn begin(&self, directory: &Path) -> Result<OpenJournal, JournalError> {
         let path = path_in(directory);
-        if path.symlink_metadata().is_ok() {
+        if Self::is_there(directory) {
             return Err(JournalError::Unfinished { path });
         }
         let io = |source| JournalError::Io {
@@ -140,6 +140,11 @@ impl Journal {
         let bytes = self.encode().map_err(|error| io(io::Error::other(error)))?;
         durable::write(&path, &bytes).map_err(io)?;
         Ok(OpenJournal { path })
+    }
+
+    /// Whether an interrupted run left one.
+    pub(super) fn is_there(directory: &Path) -> bool {
+        path_in(directory).symlink_metadata().is_ok()
     }
 
     fn encode(&self) -> Result<Vec<u8>, postcard::Error> {

@@ -8,7 +8,9 @@ use super::error::MirrorError;
 use super::excludes::{Excludes, Frozen};
 use super::far::Far;
 use super::ignore_files;
+use super::journal::Journal;
 use super::pair::{LANDING, Local, Pair};
+use super::pushing::Pushing;
 use super::state::{MirrorDirectory, MirrorState, StateError, random_mirror_id};
 use super::stop::Stop;
 use crate::tree::limits::Limits;
@@ -40,7 +42,8 @@ impl Pair {
     /// here, with those of the local tree; from then on they are fixed.
     ///
     /// # Errors
-    /// When another process works with it, or another directory stands where its local root was.
+    /// When another process works with it, or another directory stands where its local root was. Before
+    /// anything was mirrored any directory may be its local root.
     pub fn open(
         place: &Path,
         local: &Local,
@@ -55,14 +58,25 @@ impl Pair {
             Some(_) => Frozen::default(),
             None => ignore_files::added(root, excludes)?,
         };
+        let identity = root.identity();
         let state = match directory.state()? {
-            Some(state) if state.identity != root.identity() => {
+            Some(state) if state.identity != identity && has_begun(&directory, agreed.as_ref()) => {
                 return Err(MirrorError::LocalReplaced);
             }
-            Some(state) if agreed.is_some() || state.excludes == excludes => state,
-            // Nothing was ever mirrored by the ones before.
+            Some(state)
+                if agreed.is_some()
+                    || (state.identity == identity && state.excludes == excludes) =>
+            {
+                state
+            }
+            // Nothing was ever mirrored by the excludes before, nor with the directory before, which
+            // may be one that a pull made and took back.
             Some(state) => {
-                let state = MirrorState { excludes, ..state };
+                let state = MirrorState {
+                    identity,
+                    excludes,
+                    ..state
+                };
                 directory.save(&state)?;
                 state
             }
@@ -70,7 +84,7 @@ impl Pair {
                 let state = MirrorState {
                     mirror: random_mirror_id()?,
                     local: local.path.clone(),
-                    identity: root.identity(),
+                    identity,
                     remote: far.to_string().into(),
                     excludes,
                 };
@@ -96,6 +110,12 @@ impl Pair {
             stop: Stop::default(),
         })
     }
+}
+
+/// Whether the local directory, or the other end by it, was ever changed, or both agreed as they were.
+fn has_begun(directory: &MirrorDirectory, agreed: Option<&Agreed>) -> bool {
+    let path = directory.path();
+    agreed.is_some() || Journal::is_there(path) || Pushing::is_there(path)
 }
 
 impl Local {

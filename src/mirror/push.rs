@@ -81,10 +81,9 @@ impl Pair {
         match ends.state {
             RootState::Another => return Err(MirrorError::FarOfAnother),
             RootState::Replaced => return Err(MirrorError::FarReplaced),
-            RootState::Absent if !options.dry_run => ends.peer.take(false)?,
             RootState::Absent | RootState::Empty | RootState::Unmarked | RootState::Ours => {}
         }
-        let (here, far) = self.read_for_push(ends, options)?;
+        let (here, far) = self.read_for_push(ends)?;
         let wanted = here
             .tree
             .plain()
@@ -116,7 +115,7 @@ impl Pair {
         if self.agreed.is_none() {
             ends.progress.first_push(source);
         }
-        ends.peer.take(true)?;
+        take(ends)?;
         let pushing = Pushing {
             before: far,
             wanted,
@@ -158,10 +157,10 @@ impl Pair {
     pub(super) fn read_for_push(
         &self,
         ends: &mut Ends<'_>,
-        options: &PushOptions,
     ) -> Result<(Scan, Directory), MirrorError> {
         let (local, progress) = (&*ends.local, ends.progress);
-        if matches!(ends.state, RootState::Absent) && options.dry_run {
+        // It is made when nothing stops the push any more.
+        if matches!(ends.state, RootState::Absent) {
             return Ok((self.read_local(local, progress)?, Directory::empty()));
         }
         let (here, scanned) = self.read_both(ends.peer, local, &HashSet::new(), progress)?;
@@ -275,6 +274,16 @@ impl Pair {
         ends.peer.unstage()?;
         Ok(now)
     }
+}
+
+/// Marks the other end as this mirror's. One that did not exist is made, and read: steps are taken from
+/// what was read.
+fn take(ends: &mut Ends<'_>) -> Result<(), MirrorError> {
+    ends.peer.take(true)?;
+    if matches!(ends.state, RootState::Absent) {
+        far_tree::scan(ends.peer, Phase::Reading, ends.progress)?;
+    }
+    Ok(())
 }
 
 /// Sends what is wanted, and has the steps executed.

@@ -58,6 +58,11 @@ impl Pushing {
         FILE.write(directory, &basis, [&self.before, &self.wanted])
     }
 
+    /// Whether a push began that did not end.
+    pub(super) fn is_there(directory: &Path) -> bool {
+        FILE.path_in(directory).symlink_metadata().is_ok()
+    }
+
     /// Both ends agree: no push is under way.
     ///
     /// # Errors

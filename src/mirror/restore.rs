@@ -81,7 +81,7 @@ impl Pair {
         tree: &Directory,
         options: &PushOptions,
     ) -> Result<(), MirrorError> {
-        let (here, far) = self.read_for_push(ends, options)?;
+        let (here, far) = self.read_for_push(ends)?;
         let wanted = self.plan_restore(&here.tree, tree)?.target.plain();
         Self::check_secrets(&wanted, &options.secrets)?;
         let there = self.without_excluded(&far);

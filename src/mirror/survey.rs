@@ -4,7 +4,6 @@
 use super::error::MirrorError;
 use super::held_back::{Held, held_back};
 use super::pair::{Ends, Pair};
-use super::push::PushOptions;
 use super::store::{GenerationHead, Unsound};
 use crate::tree::directory::{Directory, TreeHash};
 use crate::tree::entry::Entry;
@@ -69,11 +68,7 @@ impl Pair {
             RootState::Absent => false,
             RootState::Empty | RootState::Unmarked | RootState::Ours => true,
         };
-        let looking = PushOptions {
-            dry_run: true,
-            ..PushOptions::default()
-        };
-        let (here, far) = self.read_for_push(ends, &looking)?;
+        let (here, far) = self.read_for_push(ends)?;
         let (here, far) = (self.mirrored(&here.tree), self.mirrored(&far));
         let mut survey = Survey {
             agreed: self.agreed.is_some(),

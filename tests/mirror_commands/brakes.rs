@@ -63,6 +63,41 @@ fn m33_a_root_that_was_made_anew_is_not_the_mirrors() {
     }
 }
 
+/// Before anything was mirrored no directory here is the mirror's yet: a pull that found nothing to bring,
+/// or found the directory here in use, can be asked again with another one.
+#[test]
+fn a_pull_that_brought_nothing_binds_no_directory() {
+    let rig = Rig::new();
+    fs::remove_dir(rig.path("local")).unwrap();
+    let ran = rig.mirror("pull", "").expect(1);
+    assert!(ran.stderr.contains("does not exist"), "{}", ran.stderr);
+    assert!(!rig.has("local"));
+    rig.write("far/a", "a");
+    rig.write("local/mine", "mine");
+    let ran = rig.mirror("pull", "").expect(1);
+    assert!(ran.stderr.contains("is not empty"), "{}", ran.stderr);
+    fs::rename(rig.path("local"), rig.path("kept")).unwrap();
+    rig.pull("");
+    assert_eq!(rig.read("local/a"), b"a");
+    // Now it is.
+    fs::rename(rig.path("local"), rig.path("unmounted")).unwrap();
+    fs::create_dir(rig.path("local")).unwrap();
+    let ran = rig.mirror("pull", "").expect(1);
+    assert!(ran.stderr.contains("not the one"), "{}", ran.stderr);
+}
+
+/// A push that is stopped makes nothing at the other end, so that nothing there has to be the same
+/// afterwards.
+#[test]
+fn a_push_that_is_stopped_makes_no_other_end() {
+    let rig = Rig::new();
+    rig.write("local/.env", "secret");
+    rig.mirror("push", "").expect(1);
+    assert!(!rig.has("far"));
+    rig.push("--allow-secret .env");
+    assert_eq!(rig.read("far/.env"), b"secret");
+}
+
 /// An empty source empties nothing unless that is said.
 #[test]
 fn m34_an_empty_source_deletes_nothing() {
