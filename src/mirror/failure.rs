@@ -1,10 +1,13 @@
 //! Why a mirror did not do what it was asked: what was found, one line each, and what helps.
 
+use std::error::Error as _;
+
 use rustix::io::Errno;
 
 use super::copy_in::CopyInError;
 use super::error::{Class, End, MirrorError};
 use super::pair::NAMED_MAX;
+use super::peer::PeerError;
 use super::rsync::RsyncError;
 use crate::escape::escape;
 use crate::report::{Failure, FailureKind};
@@ -12,9 +15,16 @@ use crate::tree::path::RelPath;
 use crate::tree::root::RootError;
 use crate::tree::scan::Trouble;
 
-/// A failure, with what was found and the remedy.
+/// A failure, with what was found, what caused it, and the remedy.
 pub fn failure(error: &MirrorError) -> Failure {
-    let failure = Failure::new(kind(error), error.to_string());
+    let text = error.to_string();
+    let failure = match error.source() {
+        // Most sentences end with it.
+        Some(cause) if !text.contains(&cause.to_string()) => {
+            Failure::new(kind(error), text).caused_by(cause)
+        }
+        Some(_) | None => Failure::new(kind(error), text),
+    };
     remedy(error, listed(error, failure))
 }
 
@@ -119,16 +129,7 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
             error: RootError::Missing,
             ..
         } => failure.hint("name a directory that is there; only a pull makes the directory here"),
-        MirrorError::Incomplete {
-            end: End::Far,
-            problems,
-            ..
-        } if is_for_want_of_right(problems) => failure.hint(
-            "nothing was published or changed: log in as root, or set sudo = true of the host in \
-             the configuration, to read and change what is another user's there",
-        ),
-        MirrorError::Incomplete { .. } => failure
-            .hint("nothing was changed: make these readable, or exclude them at the first push"),
+        MirrorError::Incomplete { end, problems, .. } => of_incomplete(*end, problems, failure),
         MirrorError::Changing(_) => {
             failure.hint("stop what writes them at the other end, and run this again")
         }
@@ -142,7 +143,10 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
         MirrorError::FarOfAnother => {
             failure.hint("name another directory there: one directory is one mirror's")
         }
-        MirrorError::NotEmpty(_) => failure
+        MirrorError::NotEmpty(End::Local) => {
+            failure.hint("name a directory that is absent or empty, or empty this one yourself")
+        }
+        MirrorError::NotEmpty(End::Far) => failure
             .hint("name a directory that is absent or empty, or empty this one yourself")
             .hint("push --force overwrites the other end, and first saves it as a generation"),
         MirrorError::FarChanged { .. } => failure
@@ -165,8 +169,18 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
         MirrorError::NotEqual { .. } => failure
             .hint("something writes there: stop it, then pull, or push --force")
             .hint("nothing is agreed on until a push ends well"),
-        MirrorError::Partly { .. } => failure.hint("make these writable, and run this again"),
+        MirrorError::Partly {
+            failed, stopped, ..
+        } => match (failed.is_empty(), stopped) {
+            (false, _) => failure.hint("make these writable, and run this again"),
+            (true, None) => failure.hint("run this again"),
+            // It says itself what helps.
+            (true, Some(_)) => failure,
+        },
         MirrorError::Rsync(error) => of_rsync(error, failure),
+        MirrorError::Peer(PeerError::Silent | PeerError::Ended | PeerError::Broken(_)) => {
+            failure.hint("run this again: it goes on where it was cut off")
+        }
         MirrorError::Root { .. }
         | MirrorError::Disk { .. }
         | MirrorError::Brake(_)
@@ -176,6 +190,21 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
         | MirrorError::State(_)
         | MirrorError::Journal(_) => failure,
     }
+}
+
+fn of_incomplete(end: End, problems: &[(RelPath, String)], failure: Failure) -> Failure {
+    if end == End::Far && is_for_want_of_right(problems) {
+        return failure.hint(
+            "nothing was published or changed: log in as root, or set sudo = true of the host in \
+             the configuration, to read and change what is another user's there",
+        );
+    }
+    let changing = Trouble::Changing.to_string();
+    if problems.iter().all(|(_, why)| *why == changing) {
+        // That says itself what helps.
+        return failure.hint("nothing was changed");
+    }
+    failure.hint("nothing was changed: make these readable, or exclude them at the first push")
 }
 
 fn of_rsync(error: &RsyncError, failure: Failure) -> Failure {
@@ -232,4 +261,53 @@ fn shown(path: &RelPath) -> String {
         return ".".to_owned();
     }
     escape(path.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mirror::state::StateError;
+
+    /// What the system says is told, once.
+    #[test]
+    fn a_failure_has_its_cause() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let state = StateError::Io {
+            what: "written",
+            path: "/state/mirror.json".into(),
+            source: refused(),
+        };
+        let failure = failure(&state.into());
+        assert_eq!(failure.message(), "/state/mirror.json cannot be written");
+        assert_eq!(failure.causes(), [refused().to_string()]);
+        let failure = super::failure(&PeerError::Here(refused()).into());
+        assert!(failure.message().ends_with(&refused().to_string()));
+        assert!(failure.causes().is_empty());
+    }
+    /// Who is told to stop a writer is not told to change rights, nor is who has to make room.
+    #[test]
+    fn a_remedy_fits_what_was_found() {
+        let path = RelPath::new(b"f").unwrap();
+        let incomplete = |why: Trouble| MirrorError::Incomplete {
+            end: End::Local,
+            problems: vec![(path.clone(), why.to_string())],
+            count: 1,
+        };
+        let hints = |error: &MirrorError| failure(error).hints().join("; ");
+        assert_eq!(hints(&incomplete(Trouble::Changing)), "nothing was changed");
+        let errno = Errno::ACCESS.raw_os_error();
+        let unreadable = hints(&incomplete(Trouble::Unreadable { errno }));
+        assert!(unreadable.contains("make these readable"), "{unreadable}");
+        let partly = |failed, stopped| MirrorError::Partly {
+            end: End::Far,
+            failed,
+            failed_count: 0,
+            kept: Vec::new(),
+            stopped,
+        };
+        let full = partly(Vec::new(), Some("the disk is full".to_owned()));
+        assert_eq!(hints(&full), "");
+        let refused = partly(vec![(path.clone(), "Permission denied".to_owned())], None);
+        assert!(hints(&refused).contains("make these writable"));
+    }
 }

@@ -39,6 +39,7 @@ fn fill(rig: &Rig) {
 const SCRIPT: &str = r#"
 "$LABPROXY" mirror push local "$FAR" >out 2>err && exit 10
 grep -qiE 'no space|disk is full' err || { cat err >&2; exit 11; }
+grep -q 'make these writable' err && { cat err >&2; exit 17; }
 for file in "$FAR"/f*; do
     [ -e "$file" ] || continue
     cmp -s "$file" "local/${file##*/}" || exit 12
