@@ -51,7 +51,7 @@ impl Line {
             return;
         }
         let size = rustix::termios::tcgetwinsize(std::io::stderr());
-        let columns = size.map_or(COLUMNS, |size| size.ws_col.max(2));
+        let columns = columns(size.map_or(0, |size| size.ws_col));
         let text = cut(text, usize::from(columns).saturating_sub(1));
         let length = text.chars().count();
         // Blanks and no erasing: they are understood by every terminal.
@@ -142,6 +142,15 @@ fn text(phase: Phase, all: Option<Amount>, done: Amount, passed: Duration) -> St
     parts.join("  ")
 }
 
+/// How wide the terminal is that tells this; 0 is what one tells that nobody has told.
+const fn columns(told: u16) -> u16 {
+    match told {
+        0 => COLUMNS,
+        1 => 2,
+        _ => told,
+    }
+}
+
 /// Text that takes at most so many columns; all of ours is one column a character.
 fn cut(text: &str, columns: usize) -> String {
     text.chars().take(columns).collect()
@@ -178,6 +187,7 @@ mod tests {
         let applying = text(Phase::Applying, Some(amount(9, 0)), amount(3, 0), second);
         assert_eq!(applying, "applying  3 of 9 entries");
         assert_eq!(cut(&sending, 10), "sending  5");
+        assert_eq!((columns(0), columns(1), columns(132)), (80, 2, 132));
         assert_eq!(
             (size(1), size(1023)),
             ("1 byte".into(), "1023 bytes".into())
