@@ -113,12 +113,18 @@ fn listed(root: &Root, path: &RelPath) -> Result<Option<(bool, Vec<Name>)>, Errn
 
 fn text(root: &Root, path: &RelPath) -> Result<Vec<u8>, MirrorError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = root.open_at(path, flags, Mode::empty());
-    let opened = opened.map_err(unread(path))?;
+    let no_file = || {
+        let why = "it is no file, and what it should exclude cannot be known";
+        incomplete(path.clone(), why.to_owned())
+    };
+    let opened = match root.open_at(path, flags, Mode::empty()) {
+        // A link, which is never followed, or a socket.
+        Err(Errno::LOOP | Errno::NXIO) => return Err(no_file()),
+        opened => opened.map_err(unread(path))?,
+    };
     let seen = rustix::fs::fstat(&opened).map_err(unread(path))?;
     if FileType::from_raw_mode(seen.st_mode) != FileType::RegularFile {
-        let why = "it is no file, and what it should exclude cannot be known".to_owned();
-        return Err(incomplete(path.clone(), why));
+        return Err(no_file());
     }
     let most = u64::try_from(PATTERNS_MAX).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();

@@ -76,6 +76,7 @@ fn a_pull_that_brought_nothing_binds_no_directory() {
     rig.write("local/mine", "mine");
     let ran = rig.mirror("pull", "").expect(1);
     assert!(ran.stderr.contains("is not empty"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("push --force"), "{}", ran.stderr);
     fs::rename(rig.path("local"), rig.path("kept")).unwrap();
     rig.pull("");
     assert_eq!(rig.read("local/a"), b"a");
@@ -96,6 +97,28 @@ fn a_push_that_is_stopped_makes_no_other_end() {
     assert!(!rig.has("far"));
     rig.push("--allow-secret .env");
     assert_eq!(rig.read("far/.env"), b"secret");
+}
+
+/// What is no file says nothing of what it would exclude, and a link is not followed to what does.
+#[test]
+fn excludes_that_are_no_file_stop_the_first_push() {
+    let rig = Rig::new();
+    rig.write("elsewhere", "a\n");
+    let place = rig.path("local/.labproxyignore");
+    let stopped = || {
+        let ran = rig.mirror("push", "").expect(1);
+        let why = ".labproxyignore: it is no file, and what it should exclude cannot be known";
+        assert!(ran.stderr.contains(why), "{}", ran.stderr);
+    };
+    std::os::unix::fs::symlink(rig.path("elsewhere"), &place).unwrap();
+    stopped();
+    fs::remove_file(&place).unwrap();
+    let socket = std::os::unix::net::UnixListener::bind(&place).unwrap();
+    stopped();
+    drop(socket);
+    fs::remove_file(&place).unwrap();
+    fs::create_dir(&place).unwrap();
+    stopped();
 }
 
 /// An empty source empties nothing unless that is said.
