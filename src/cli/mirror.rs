@@ -23,9 +23,10 @@ use crate::mirror::guard;
 use crate::mirror::line::Line;
 use crate::mirror::pair::Local;
 use crate::mirror::pull::PullOptions;
-use crate::mirror::push::{PushOptions, Pushed};
+use crate::mirror::push::PushOptions;
 use crate::report::{self, Exit, Failure, Output};
 use crate::session::workspace::plan::secret_paths;
+use crate::tree::path::RelPath;
 
 /// What `labproxy mirror` can do.
 #[derive(Debug, Subcommand)]
@@ -201,15 +202,15 @@ fn push(args: &PushArgs, ctx: &Context, out: &mut Output) -> Result<Exit, Failur
     };
     opened.close();
     let pushed = pushed.map_err(|error| failure(&error))?;
-    tell_excludes(&pushed);
+    tell_excludes(&pushed.excludes_changed);
     let passed = ctx.clock().since_boot().saturating_sub(began);
     show::pushed(&pushed, args.dry_run, passed, args.json, out)?;
     written.map(|()| Exit::SUCCESS)
 }
 
 /// Says which files of excludes have no effect.
-fn tell_excludes(pushed: &Pushed) {
-    for directory in &pushed.excludes_changed {
+fn tell_excludes(changed: &[RelPath]) {
+    for directory in changed {
         let path = show::shown(directory);
         let slash = if path.is_empty() { "" } else { "/" };
         report::tell(&format!(

@@ -107,6 +107,23 @@ fn edits_are_pushed_until_it_is_interrupted() {
     assert!(rig.push("").stdout.contains("0 new, 0 changed"));
 }
 
+/// A file of excludes that is edited meanwhile has no effect, and that is said, once.
+#[test]
+fn excludes_that_are_edited_meanwhile_are_told_once() {
+    let rig = Rig::new();
+    rig.write("local/a", "one");
+    let mut running = Running::start(watch(&rig, &[]));
+    running.until(|| rig.has("far/a"));
+    rig.write("local/.labproxyignore", "b\n");
+    running.until(|| rig.has("far/.labproxyignore"));
+    rig.write("local/b", "two");
+    running.until(|| rig.has("far/b"));
+    let (status, said) = running.status();
+    assert_eq!(status, Some(130), "{said}");
+    let note = ".labproxyignore is not what it was";
+    assert_eq!(said.matches(note).count(), 1, "{said}");
+}
+
 /// No watch tells of a write through a name outside, or of a store through a mapped page; the next
 /// push has the bytes.
 #[test]

@@ -83,7 +83,7 @@ pub(super) fn run(args: &CopyInArgs, ctx: &Context, out: &mut Output) -> Result<
     opened.close();
     let done = done.map_err(|error| failure(&error))?;
     if let Some(pushed) = &done.pushed {
-        tell_excludes(pushed);
+        tell_excludes(&pushed.excludes_changed);
     }
     let passed = ctx.clock().since_boot().saturating_sub(began);
     show::copied_in(&done, passed, args.json, out)?;

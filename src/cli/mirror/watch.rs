@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::show;
 use super::target::Target;
+use super::{show, tell_excludes};
 use crate::mirror::ends::Opened;
 use crate::mirror::error::{Class, MirrorError};
 use crate::mirror::failure::failure;
@@ -36,8 +36,8 @@ pub(super) struct Watched<'a> {
 
 /// What became of one push.
 enum Outcome {
-    /// Both ends are equal.
-    Pushed,
+    /// Both ends are equal; in these directories the file of excludes has no effect.
+    Pushed(Vec<RelPath>),
     /// Nothing can be pushed before somebody edits again.
     Waits,
     /// The other end is to be reached anew, and asked the same.
@@ -68,6 +68,7 @@ pub(super) fn run(
         Watch::start(root, &skip, Arc::clone(&wake))
     };
     let mut is_first = true;
+    let mut without_effect = Vec::new();
     let ended = loop {
         say_if_deaf(&mut watch);
         let pushing = (&mut opened, &mut *target);
@@ -77,7 +78,14 @@ pub(super) fn run(
                 Ok(false) => break Ok(INTERRUPTED),
                 Err(failure) => break Err(failure),
             },
-            Ok(Outcome::Pushed | Outcome::Waits) => is_first = false,
+            Ok(Outcome::Pushed(changed)) => {
+                is_first = false;
+                if changed != without_effect {
+                    tell_excludes(&changed);
+                    without_effect = changed;
+                }
+            }
+            Ok(Outcome::Waits) => is_first = false,
             Err(failure) => break Err(failure),
         }
         let skip = |path: &RelPath, directory: bool| opened.excludes().is_excluded(path, directory);
@@ -123,7 +131,7 @@ fn push(
             let passed = opened.since_boot().saturating_sub(began);
             show::pushed(&pushed, false, passed, as_json, out)?;
             out.flush()?;
-            return Ok(Outcome::Pushed);
+            return Ok(Outcome::Pushed(pushed.excludes_changed));
         }
         Err(error) => error,
     };
