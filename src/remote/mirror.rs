@@ -33,7 +33,7 @@ const ORDER_LIMIT: Duration = Duration::from_millis(ABSENCE_MS);
 /// Greets, and carries out orders until the controller leaves.
 ///
 /// # Errors
-/// When an order makes no sense or cannot be carried out; the controller has been told.
+/// As [`carry_out`].
 pub fn serve(nonce: Nonce, login: &Login) -> Result<(), String> {
     say(&greeting(nonce))?;
     // Not the library's standard output, which looks for ends of lines in what is no text.
@@ -43,10 +43,11 @@ pub fn serve(nonce: Nonce, login: &Login) -> Result<(), String> {
     carry_out(input, output, login)
 }
 
-/// Carries out orders that come over `input` until it ends; answers over `output`.
+/// Carries out orders that come over `input` until it ends, or until one makes no sense or cannot be
+/// carried out: the controller is told why, and nobody else. Answers over `output`.
 ///
 /// # Errors
-/// As [`serve`].
+/// When the channel cannot be used, or brings what is no order.
 pub fn carry_out(input: OwnedFd, output: OwnedFd, login: &Login) -> Result<(), String> {
     let mut line = Line {
         input,
@@ -57,8 +58,7 @@ pub fn carry_out(input: OwnedFd, output: OwnedFd, login: &Login) -> Result<(), S
     while let Some(order) = line.hear()? {
         let order: ToMirror<'_> = frame::decode(&order).map_err(|error| error.to_string())?;
         if let Err(why) = orders.carry_out(order, &mut line) {
-            line.say(&FromMirror::Refused { why: why.clone() })?;
-            return Err(why);
+            return line.say(&FromMirror::Refused { why });
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, XattrFlags, mkdirat, openat, setxattr};
 
+use crate::host::World;
 use crate::rig::Rig;
 use crate::trees::read;
 
@@ -238,4 +239,14 @@ fn m58_attributes_fail_nothing() {
     assert_eq!(rig.read("local/a"), b"b");
     rig.write("local/a", "c");
     rig.push("");
+}
+
+/// What a host refuses is told as labproxy's own refusal, and not once more as what its program said.
+#[test]
+fn what_a_host_refuses_is_told_once() {
+    let world = World::new();
+    world.rig.write("far", "no directory");
+    let ran = world.mirror("push", &[]).expect(1);
+    let told = ran.stderr.matches("it is no directory").count();
+    assert_eq!(told, 1, "{}", ran.stderr);
 }
