@@ -45,7 +45,7 @@ impl What {
 }
 
 /// The items of steps that are done to a tree, in the steps' order. A file that only waits under
-/// another name until its place is free is none.
+/// another name until its place is free is none, and comes from where it was before.
 pub fn items(steps: &[Step], before: &Directory) -> Vec<Item> {
     let mut moves: Vec<(&RelPath, &RelPath)> = Vec::new();
     let mut items = Vec::new();
@@ -60,6 +60,10 @@ pub fn items(steps: &[Step], before: &Directory) -> Vec<Item> {
                 moves.push((from, to));
                 (What::Moved, Some(from))
             }
+            Step::Copy { from, to, .. } if is_parked(to) => {
+                moves.push((from, to));
+                (What::Copied, Some(from))
+            }
             Step::Copy { from, .. } if stood() => (What::Changed, Some(from)),
             Step::Copy { from, .. } => (What::Copied, Some(from)),
             Step::Remove { .. } | Step::RemoveDirectory { .. } => (What::Deleted, None),
@@ -68,7 +72,13 @@ pub fn items(steps: &[Step], before: &Directory) -> Vec<Item> {
             items.push(Item {
                 what,
                 path: step.target().clone(),
-                from: from.cloned(),
+                from: from.map(|from| {
+                    if is_parked(from) {
+                        origin(from, &moves)
+                    } else {
+                        from.clone()
+                    }
+                }),
             });
         }
     }
@@ -121,6 +131,35 @@ mod tests {
         let items = items(&[renamed, write("e/a"), write("e/b")], &before);
         let words: Vec<_> = items.iter().map(|item| item.what.word()).collect();
         assert_eq!(words, ["moved", "changed", "new"]);
+    }
+
+    /// The name under which a file waits is nobody's business.
+    #[test]
+    fn a_file_that_waited_comes_from_where_it_was() {
+        let path = |text: &str| RelPath::new(text).unwrap();
+        let waits = format!("{PARKED}0");
+        let moved = |from: &str, to: &str| Step::Move {
+            from: path(from),
+            to: path(to),
+        };
+        let copied = Step::Copy {
+            from: path("a"),
+            to: path(&waits),
+            file: File {
+                size: 1,
+                executable: false,
+                content: ContentId::of(b"x"),
+                seen: Seen::default(),
+            },
+        };
+        for first in [moved("a", &waits), copied] {
+            let steps = [first, moved("b", "a"), moved(&waits, "b")];
+            let from: Vec<_> = items(&steps, &Directory::empty())
+                .into_iter()
+                .map(|item| (item.path, item.from.unwrap()))
+                .collect();
+            assert_eq!(from, [(path("a"), path("b")), (path("b"), path("a"))]);
+        }
     }
 
     use crate::tree::path::Name;
