@@ -284,6 +284,7 @@ mod tests {
         assert!(failure.message().ends_with(&refused().to_string()));
         assert!(failure.causes().is_empty());
     }
+
     /// Who is told to stop a writer is not told to change rights, nor is who has to make room.
     #[test]
     fn a_remedy_fits_what_was_found() {
