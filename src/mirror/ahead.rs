@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use super::receive::Missing;
@@ -27,6 +28,7 @@ pub struct Ahead<'a> {
     /// Nothing when no file is to be written ahead.
     root: Option<&'a Root>,
     written: Inodes,
+    replaced: Vec<OwnedFd>,
 }
 
 /// Each by its place, whose directory gave it its group and rights, and its content.
@@ -38,7 +40,11 @@ pub(super) struct Writing(Option<Unnamed>);
 
 /// Files that are whole and wait for their names.
 #[derive(Debug, Default)]
-pub(super) struct Written(Mutex<Inodes>);
+pub(super) struct Written {
+    inodes: Mutex<Inodes>,
+    /// Open until all is done: then nobody has to wait until a file without names is given back.
+    replaced: Vec<OwnedFd>,
+}
 
 impl<'a> Ahead<'a> {
     /// For the files of a root; without one, none are written.
@@ -46,6 +52,7 @@ impl<'a> Ahead<'a> {
         Self {
             root,
             written: Inodes::new(),
+            replaced: Vec::new(),
         }
     }
 
@@ -81,14 +88,24 @@ impl<'a> Ahead<'a> {
         }
     }
 
-    /// Keeps a file that was written elsewhere and is whole.
-    pub(super) fn hold(&mut self, path: &RelPath, content: ContentId, inode: Unnamed) {
+    /// Keeps a file that was written elsewhere and is whole, with the one that it replaces.
+    pub(super) fn hold(
+        &mut self,
+        path: &RelPath,
+        content: ContentId,
+        inode: Unnamed,
+        replaced: OwnedFd,
+    ) {
         self.written.insert((path.clone(), content), inode);
+        self.replaced.push(replaced);
     }
 
     /// What was written.
     pub(super) fn written(self) -> Written {
-        Written(Mutex::new(self.written))
+        Written {
+            inodes: Mutex::new(self.written),
+            replaced: self.replaced,
+        }
     }
 }
 
@@ -107,8 +124,20 @@ impl Writing {
 impl Written {
     /// The file that was written for this place, once.
     fn take(&self, path: &RelPath, content: ContentId) -> Option<Unnamed> {
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.inodes.lock().unwrap_or_else(PoisonError::into_inner);
         written.remove(&(path.clone(), content))
+    }
+}
+
+impl Drop for Written {
+    /// Giving back the pages of 1 GiB takes a tenth of a second.
+    fn drop(&mut self) {
+        let replaced = std::mem::take(&mut self.replaced);
+        if !replaced.is_empty() {
+            let closing = std::thread::Builder::new().name("mirror-close".to_owned());
+            // Where no thread can be had, they are closed here.
+            let _closes = closing.spawn(move || drop(replaced));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::error::{Class, End, MirrorError};
 use super::pair::NAMED_MAX;
 use super::peer::PeerError;
 use super::rsync::RsyncError;
+use super::store::StoreError;
 use crate::escape::escape;
 use crate::report::{Failure, FailureKind};
 use crate::tree::path::RelPath;
@@ -178,6 +179,9 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
             (true, Some(_)) => failure,
         },
         MirrorError::Rsync(error) => of_rsync(error, failure),
+        MirrorError::Store(StoreError::Generation { .. })
+        | MirrorError::Peer(PeerError::Store(StoreError::Generation { .. })) => failure
+            .hint("rename that file, with .damaged behind its name, and pull: the tree is published anew"),
         MirrorError::Peer(PeerError::Silent | PeerError::Ended | PeerError::Broken(_)) => {
             failure.hint("run this again: it goes on where it was cut off")
         }

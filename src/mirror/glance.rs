@@ -6,7 +6,9 @@
 //! is read and proven as without it.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::agreed::Agreed;
@@ -77,8 +79,8 @@ impl Glance {
         }
         // Not durable: what is lost or torn costs time at most.
         let written = postcard::to_allocvec(&self.now)
-            .map_err(std::io::Error::other)
-            .and_then(|bytes| fs::write(directory.join(NAME), bytes));
+            .map_err(io::Error::other)
+            .and_then(|bytes| write(&directory.join(NAME), &bytes));
         if let Err(error) = written {
             tracing::debug!(%error, "what large files look like is not kept");
         }
@@ -89,6 +91,12 @@ impl Glance {
         // There may be none.
         let _gone = fs::remove_file(directory.join(NAME));
     }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path)?.write_all(bytes)
 }
 
 fn read(directory: &Path) -> Glimpses {
@@ -135,7 +143,9 @@ impl Pair {
             let stop = self.stop.flag();
             let done = file.and_then(|file| {
                 let (new, old) = rewrite(local.root.as_ref()?, path, &self.store, file, stop)?;
-                scan.add(old).then(|| ahead.hold(path, file.content, new))
+                let replaced = scan.add(old)?;
+                ahead.hold(path, file.content, new, replaced);
+                Some(())
             });
             if done.is_none() || scan.tree.totals().bytes > self.limits.tree {
                 tracing::debug!(?path, "the workspace is read anew");

@@ -28,6 +28,7 @@ mod rsync;
 #[path = "../support/sshd.rs"]
 #[allow(unreachable_pub, reason = "shared with tests of other crates")]
 mod server;
+mod store;
 mod surface;
 mod terminal;
 mod trees;

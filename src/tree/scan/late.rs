@@ -28,6 +28,7 @@ pub struct Unread {
 #[derive(Debug)]
 pub struct Late {
     path: RelPath,
+    opened: OwnedFd,
     file: File,
     stamp: Stamp,
     groups: Groups,
@@ -81,6 +82,7 @@ impl Unread {
         let stamp = self.reading.stamp;
         Ok(Some(Late {
             path: self.path,
+            opened: self.file,
             file: assembly::file(&stamp, content, 0),
             stamp,
             groups,
@@ -89,10 +91,12 @@ impl Unread {
 }
 
 impl Scan {
-    /// Takes in a file that was left out; says whether there was a place for it.
-    pub fn add(&mut self, late: Late) -> bool {
+    /// Takes in a file that was left out, and gives what it was read by; nothing when there is no place for
+    /// it.
+    pub fn add(&mut self, late: Late) -> Option<OwnedFd> {
         let Late {
             path,
+            opened,
             file,
             stamp,
             groups,
@@ -100,13 +104,10 @@ impl Scan {
         let content = file.content;
         let names: Result<Vec<Name>, _> = path.components().map(Name::new).collect();
         let names = names.unwrap_or_default();
-        let Some(tree) = with_file(&self.tree, &names, file) else {
-            return false;
-        };
-        self.tree = tree;
+        self.tree = with_file(&self.tree, &names, file)?;
         self.stamps.insert(path, stamp);
         self.groups.insert(content, groups);
-        true
+        Some(opened)
     }
 }
 
