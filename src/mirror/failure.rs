@@ -144,12 +144,16 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
         MirrorError::FarOfAnother => {
             failure.hint("name another directory there: one directory is one mirror's")
         }
-        MirrorError::NotEmpty(End::Local) => {
-            failure.hint("name a directory that is absent or empty, or empty this one yourself")
+        MirrorError::NotEmpty(end) => {
+            let failure = failure
+                .hint("name a directory that is absent or empty, or empty this one yourself");
+            match end {
+                End::Local => failure,
+                End::Far => failure.hint(
+                    "push --force overwrites the other end, and first saves it as a generation",
+                ),
+            }
         }
-        MirrorError::NotEmpty(End::Far) => failure
-            .hint("name a directory that is absent or empty, or empty this one yourself")
-            .hint("push --force overwrites the other end, and first saves it as a generation"),
         MirrorError::FarChanged { .. } => failure
             .hint("pull first, which brings the changes here")
             .hint("or push --force, which saves what is there as a generation and overwrites it"),
@@ -172,12 +176,7 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
             .hint("nothing is agreed on until a push ends well"),
         MirrorError::Partly {
             failed, stopped, ..
-        } => match (failed.is_empty(), stopped) {
-            (false, _) => failure.hint("make these writable, and run this again"),
-            (true, None) => failure.hint("run this again"),
-            // It says itself what helps.
-            (true, Some(_)) => failure,
-        },
+        } => of_partly(!failed.is_empty(), stopped.is_some(), failure),
         MirrorError::Rsync(error) => of_rsync(error, failure),
         MirrorError::Store(StoreError::Generation { .. })
         | MirrorError::Peer(PeerError::Store(StoreError::Generation { .. })) => failure
@@ -193,6 +192,15 @@ fn remedy(error: &MirrorError, failure: Failure) -> Failure {
         | MirrorError::Store(_)
         | MirrorError::State(_)
         | MirrorError::Journal(_) => failure,
+    }
+}
+
+fn of_partly(some_failed: bool, is_stopped: bool, failure: Failure) -> Failure {
+    match (some_failed, is_stopped) {
+        (true, _) => failure.hint("make these writable, and run this again"),
+        (false, false) => failure.hint("run this again"),
+        // It says itself what helps.
+        (false, true) => failure,
     }
 }
 
