@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use fast_rsync::{Signature, SignatureOptions, apply_limited, diff};
 
@@ -28,6 +29,16 @@ const OPTIONS: SignatureOptions = SignatureOptions {
 };
 /// Bytes of a block's two sums.
 const SUMS: usize = 4 + 16;
+/// So many bytes are compared at a time, and then the clock is looked at. What lies across two of them comes
+/// as it is: a hundredth.
+const PIECE: usize = 512 * 1024;
+/// After so long a delta is given up: honest bytes take a hundredth of it. Whoever chooses both the sums and the
+/// bytes can have each position compared in full, which takes some seconds for a piece; the other end must
+/// answer before it counts as silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A delta begins with four bytes that say so, and ends with one that ends it.
+const BEGIN: usize = 4;
+const END: usize = 1;
 
 /// Where in an older version of `older` bytes the bytes are looked for that a newer one of `newer` has
 /// at `offset`: there, and as far away as the version became longer or shorter. Nothing where there is no
@@ -52,10 +63,14 @@ pub fn signature(base: &[u8]) -> Vec<u8> {
     Signature::calculate(base, OPTIONS).into_serialized()
 }
 
-/// What `data` has that the signature's bytes do not have; nothing when that is most of it, and for a
-/// signature that is none of ours: a length of blocks of somebody else's choice may keep the library busy
-/// for ever.
+/// What `data` has that the signature's bytes do not have; nothing when that is most of it or takes too
+/// long to find out, and for a signature that is none of ours: a length of blocks of somebody else's choice
+/// may keep the library busy for ever.
 pub fn delta(signature: Vec<u8>, data: &[u8]) -> Option<Vec<u8>> {
+    delta_within(PATIENCE, signature, data)
+}
+
+fn delta_within(patience: Duration, signature: Vec<u8>, data: &[u8]) -> Option<Vec<u8>> {
     let head = self::signature(&[]);
     let sums = signature.strip_prefix(head.as_slice())?;
     let blocks = usize::try_from(BASE_MAX).ok()? / usize::try_from(OPTIONS.block_size).ok()?;
@@ -63,9 +78,22 @@ pub fn delta(signature: Vec<u8>, data: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let signature = Signature::deserialize(signature).ok()?;
-    let mut delta = Bounded(Vec::new());
-    diff(&signature.index(), data, &mut delta).ok()?;
-    Some(delta.0)
+    let index = signature.index();
+    let begun = Instant::now();
+    let mut all = Bounded(Vec::new());
+    let mut pieces = data.chunks(PIECE);
+    // Of no bytes there is a delta, too.
+    diff(&index, pieces.next().unwrap_or_default(), &mut all).ok()?;
+    for piece in pieces {
+        if begun.elapsed() >= patience {
+            return None;
+        }
+        let mut delta = Bounded(Vec::new());
+        diff(&index, piece, &mut delta).ok()?;
+        all.0.truncate(all.0.len().saturating_sub(END));
+        all.write_all(delta.0.get(BEGIN..)?).ok()?;
+    }
+    Some(all.0)
 }
 
 /// The bytes that a delta makes of those of the older version; nothing when it is none, or makes another
@@ -111,7 +139,7 @@ mod tests {
         new.extend_from_slice(b"some more");
         new.extend_from_slice(&old[1 << 20..]);
         let delta = delta(signature(&old), &new).unwrap();
-        assert!(delta.len() < 10_000, "{}", delta.len());
+        assert!(delta.len() < 60_000, "{}", delta.len());
         assert!(apply(&old, &delta, new.len()).unwrap() == new);
         assert!(apply(&old, &delta, new.len() - 1).is_none());
         assert!(apply(&old, &delta, new.len() + 1).is_none());
@@ -128,6 +156,16 @@ mod tests {
         let short = bytes(1 << 10);
         let all = delta(signature(&[]), &short).unwrap();
         assert!(apply(&[], &all, short.len()).unwrap() == short);
+    }
+
+    /// One that takes too long is given up between two pieces.
+    #[test]
+    fn patience_ends() {
+        let data = bytes(2 << 20);
+        let none = Duration::ZERO;
+        assert!(delta_within(none, signature(&data), &data).is_none());
+        let one = &data[..PIECE];
+        assert!(delta_within(none, signature(&data), one).is_some());
     }
 
     /// M-11: a signature of blocks of no length, of other hashes, with half a block or of too many is refused
