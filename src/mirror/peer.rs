@@ -285,6 +285,15 @@ fn shortened(mut why: String) -> String {
     why
 }
 
+/// Nothing, where the other end may say that it does not have the one thing that it was asked for.
+fn declined<T>(answer: FromMirror<'_>) -> Result<Option<T>, PeerError> {
+    match answer {
+        FromMirror::Gone { wish: 0 } => Ok(None),
+        FromMirror::Gone { .. } => Err(Rule::Index.into()),
+        other => Err(unasked(other)),
+    }
+}
+
 fn unasked(answer: FromMirror<'_>) -> PeerError {
     match answer {
         FromMirror::Refused { why } => PeerError::Refused(shortened(why)),

@@ -2,23 +2,12 @@
 
 use std::io::Read;
 
-use super::{Older, Peer, PeerError, Rule, unasked};
+use super::{Older, Peer, PeerError, Rule, declined, unasked};
 use crate::mirror::store::StoreError;
 use crate::tree::content::ContentId;
-use crate::tree::path::RelPath;
-use crate::wire::mirror::{ASKED_BYTES_MAX, ASKED_MAX, FromMirror, ToMirror, Wish};
+pub use crate::wire::mirror::Wish as Wanted;
+use crate::wire::mirror::{ASKED_BYTES_MAX, ASKED_MAX, FromMirror, ToMirror};
 use crate::wire::pieces::{self, Packer};
-
-/// A part of a content that is wanted, or the whole.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// A file that had it in the other end's last scan.
-    pub path: RelPath,
-    /// Where the part begins.
-    pub offset: u64,
-    /// Its length.
-    pub length: u64,
-}
 
 /// Where a content that is sent comes from.
 pub struct Source<'a> {
@@ -35,16 +24,6 @@ pub type Sent<'a> = &'a mut dyn FnMut(u64, u64);
 pub(super) fn shorter() -> PeerError {
     let text = "a file became shorter while it was sent; run it again";
     PeerError::Here(std::io::Error::other(text))
-}
-
-impl Wanted {
-    fn wish(&self) -> Wish {
-        Wish {
-            path: self.path.clone(),
-            offset: self.offset,
-            length: self.length,
-        }
-    }
 }
 
 /// Keeps what comes.
@@ -100,7 +79,7 @@ impl Peer {
         first: usize,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let (wishes, packs) = (batch.iter().map(Wanted::wish).collect(), self.packs);
+        let (wishes, packs) = (batch.to_vec(), self.packs);
         self.line.say(&ToMirror::Fetch { wishes, packs })?;
         let mut at = Coming {
             batch,
@@ -141,14 +120,12 @@ impl Peer {
         signature: Vec<u8>,
     ) -> Result<Option<Vec<u8>>, PeerError> {
         self.line.say(&ToMirror::Delta {
-            wish: wanted.wish(),
+            wish: wanted.clone(),
             signature: signature.into(),
         })?;
         match self.line.hear()? {
             FromMirror::Delta { delta } => Ok(Some(delta.into_owned())),
-            FromMirror::Gone { wish: 0 } => Ok(None),
-            FromMirror::Gone { .. } => Err(Rule::Index.into()),
-            other => Err(unasked(other)),
+            other => declined(other),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read};
 
 use super::contents::{Sent, shorter};
-use super::{Peer, PeerError, Rule, unasked};
+use super::{Peer, PeerError, declined};
 use crate::tree::content::{ContentId, GROUP, Groups};
 use crate::tree::path::RelPath;
 use crate::wire::delta::{self, SEGMENT};
@@ -98,9 +98,7 @@ impl Peer {
         }))?;
         match self.line.hear()? {
             FromMirror::Done => Ok(Some(sent)),
-            FromMirror::Gone { wish: 0 } => Ok(None),
-            FromMirror::Gone { .. } => Err(Rule::Index.into()),
-            other => Err(unasked(other)),
+            other => declined(other),
         }
     }
 
@@ -109,9 +107,7 @@ impl Peer {
         self.line.say(&ToMirror::Sign(wish))?;
         match self.line.hear()? {
             FromMirror::Signature { signature } => Ok(Some(signature.into_owned())),
-            FromMirror::Gone { wish: 0 } => Ok(None),
-            FromMirror::Gone { .. } => Err(Rule::Index.into()),
-            other => Err(unasked(other)),
+            other => declined(other),
         }
     }
 }

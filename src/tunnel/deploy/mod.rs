@@ -91,10 +91,7 @@ impl Master {
             // A login may have ended because its connection did, which says more.
             Err(
                 ended @ (LinkFailure::GreetingNotSeen { .. } | LinkFailure::HelperCannotRun { .. }),
-            ) => match self.is_alive().await {
-                Ok(()) => Err(ended),
-                Err(lost) => Err(lost),
-            },
+            ) => Err(self.is_alive().await.err().unwrap_or(ended)),
             done => done,
         }
     }
